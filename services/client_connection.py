@@ -34,6 +34,7 @@ from ..client.frames import (
     encode_frame,
     pack_outputs,
 )
+from ..hachannel.transport.addresses import host_port, unmapped
 from ..hachannel.transport.ports import ClockPort, DelayedCallPort, TcpPort
 
 __all__ = ["ClientConnection", "ConnectionOwner"]
@@ -146,7 +147,7 @@ class ClientConnection(TwistedProtocol):
     def connectionMade(self) -> None:  # noqa: N802
         """Wait for the first frame, for a limited time."""
         peer = self._tcp.getPeer()
-        self.peer = f"{getattr(peer, 'host', '?')}:{getattr(peer, 'port', '?')}"
+        self.peer = host_port(unmapped(getattr(peer, "host", "?")), getattr(peer, "port", "?"))
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
         self._timer = self._reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)

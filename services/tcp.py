@@ -32,6 +32,7 @@ from ..agents.proxy import (
     ReopenRefused,
 )
 from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, Welcome
+from ..hachannel.transport.addresses import listening_interface
 from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
 from .base import DEFAULT_MAX_CONNECTIONS, Service, ServiceContext, ServiceError
@@ -64,7 +65,7 @@ class ProxySettings:
     """Property ``max_connections``: client connections, with or without a TCP connection at present."""
     interface: str = ""
     """Property ``client_interface``: the address to listen on; all of them by default, but the loopback
-    if the host of the replica is this machine itself."""
+    if the host of the replica is a name or an address of it."""
 
     @classmethod
     def read(cls, args: str, ctx: ServiceContext) -> "ProxySettings":
@@ -78,13 +79,12 @@ class ProxySettings:
         idle = _number("the idle timeout of TcpProxyService", words[1], 1, 10**7) if words[1:] else 60
         max_frame = ctx.setting("max_frame", str(DEFAULT_MAX_FRAME))
         max_connections = ctx.setting("max_connections", str(DEFAULT_MAX_CONNECTIONS))
-        loopback = ctx.host in ("localhost", "127.0.0.1")
         return cls(
             int(port),
             float(idle),
             int(_number("property max_frame", max_frame, 4096, 1 << 22)),
             int(_number("property max_connections", max_connections, 1, 10**6)),
-            ctx.setting("client_interface", "127.0.0.1" if loopback else ""),
+            ctx.setting("client_interface", listening_interface(ctx.host)),
         )
 
 

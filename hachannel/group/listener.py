@@ -15,9 +15,10 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from ..model.errors import ProtocolError
-from ..transport.addresses import Address, is_own_address
+from ..transport.addresses import Address, is_loopback_host, is_own_address, listening_interface
 from ..transport.connection import Link, LinkSettings
 from ..transport.direct_write import DirectWriteReactor
+from ..transport.name_lookup import resolve
 from ..transport.ports import DelayedCallPort, ListeningPort
 from ..transport.transport import ChannelTransport
 from .handler import GroupError
@@ -33,7 +34,6 @@ MAX_LINES = 20
 """Largest number of log lines within REPEAT_S about refused members, and about other processes."""
 REPEAT_S = 60.0
 """Pause before an equal line is logged again, in seconds."""
-LOOPBACK = "127.0.0.1"
 
 
 class _LogLimit:
@@ -107,13 +107,13 @@ class Listener(Factory):
         """Listen at this member's address. Raises GroupError if the port is in use."""
         host, port = self._address
         try:
-            self._port = self._reactor.listenTCP(port, self, interface=_interface(host))
+            self._port = self._reactor.listenTCP(port, self, interface=listening_interface(host))
         except CannotListenError as error:
             raise GroupError(
                 f"port {port} cannot be listened on ({error.socketError}): stop the program that uses it, or "
                 "give this member another port"
             ) from None
-        if _interface(host) != LOOPBACK:
+        if not is_loopback_host(host) and self._reactor.nameResolver is not None:
             self._check_own_host(host, port)
 
     def _check_own_host(self, host: str, port: int) -> None:
@@ -125,19 +125,16 @@ class Listener(Factory):
                 f"its host {reason}: look at its address if others do not reach it"
             )
 
-        def found(address: str) -> None:
-            if not is_own_address(address):
-                named = host if address == host else f"{host} is {address}, which"
+        def found(addresses: list[str]) -> None:
+            if not any(map(is_own_address, addresses)):
+                named = host if addresses == [host] else f"{host} is {' and '.join(addresses)}, which"
                 warn(f"{named} is no address of this machine")
 
         def unknown(failure: Failure) -> None:
             if isinstance(failure.value, DNSLookupError):
                 warn(f"{host} does not resolve here")
 
-        if ":" in host:
-            found(host)
-        elif self._reactor.resolve is not None:
-            self._reactor.resolve(host).addCallbacks(found, unknown).addErrback(lambda _: None)
+        resolve(self._reactor, host).addCallbacks(found, unknown).addErrback(lambda _: None)
 
     def stop(self) -> "Deferred[Any]":
         """Stop listening. The Deferred fires when the port is closed."""
@@ -213,10 +210,3 @@ class Listener(Factory):
         """Log a refusal, unless the limit has had the same key recently."""
         if limit.allows(self._reactor.seconds(), link.peer_host, key):
             self._log(f"{link.peer} was turned away: {reason}")
-
-
-def _interface(host: str) -> str:
-    """Return the interface to listen on for a host: loopback for its names, else all addresses."""
-    if host == "localhost" or host.startswith("127."):
-        return LOOPBACK
-    return "::" if ":" in host else ""

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from ..codec.buffers import Body
 from ..codec.framing import MAX_FRAME_BYTES, FrameError, FrameReader, frame_parts
-from .addresses import host_port
+from .addresses import host_port, unmapped
 from .ports import ClockPort, DelayedCallPort, TcpPort
 
 __all__ = ["Link", "LinkHandler", "LinkSettings"]
@@ -99,7 +99,7 @@ class Link(TwistedProtocol):
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
         address = self._tcp.getPeer()
-        self.peer_host = str(getattr(address, "host", ""))
+        self.peer_host = unmapped(str(getattr(address, "host", "")))
         self.peer = host_port(self.peer_host, getattr(address, "port", "?"))
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802

@@ -1,6 +1,6 @@
 """The connector: opens a connection and shakes hands on the dialing side. Twisted."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from twisted.internet.interfaces import IAddress
@@ -9,6 +9,7 @@ from twisted.python.failure import Failure
 
 from .addresses import Address
 from .connection import Link, LinkSettings
+from .name_lookup import resolve
 from .ports import ClockPort, ReactorPort, TcpPort
 
 __all__ = ["NOBODY_LISTENS", "NO_ADDRESS", "Handshake", "connect"]
@@ -56,7 +57,7 @@ class _Dialing:
         self._handshake = handshake
         self._opened = opened
         self._failed = failed
-        self._over = False
+        self.over = False
         self._link: Link | None = None
         self._reactor = reactor
         self._settings = settings
@@ -64,7 +65,7 @@ class _Dialing:
 
     def connected(self, link: Link) -> None:
         self._link = link
-        if self._over:
+        if self.over:
             link.drop("no longer wanted")
             return
         link.send([self._handshake.first])
@@ -98,13 +99,13 @@ class _Dialing:
         self._fail(reason)
 
     def _fail(self, reason: str) -> None:
-        if self._over:
+        if self.over:
             return
         self.cancel()
         self._failed(reason)
 
     def _finish(self) -> None:
-        self._over = True
+        self.over = True
         if self._timeout.active():
             self._timeout.cancel()
 
@@ -120,12 +121,44 @@ class _DialLink(Link):
 
 
 class _DialFactory(Factory):
+    """Tries the addresses of a host, one after the other, until one accepts the TCP connection."""
+
     noisy = False
 
-    def __init__(self, dialing: _Dialing, reactor: ClockPort, settings: LinkSettings) -> None:
+    def __init__(self, dialing: _Dialing, reactor: ReactorPort, settings: LinkSettings, port: int) -> None:
         self._dialing = dialing
         self._reactor = reactor
         self._settings = settings
+        self._port = port
+        self._left: list[str] = []
+        self._reasons: list[str] = []
+
+    def dial(self, addresses: Sequence[str]) -> None:
+        """Begin with the first of the addresses, which are not empty."""
+        self._left = list(addresses)
+        self._dial_next()
+
+    def unresolved(self, failure: Failure) -> None:
+        """Fail, since the name of the host cannot be resolved."""
+        self._dialing.refused(failure.getErrorMessage())
+
+    def _dial_next(self) -> None:
+        if self._dialing.over:
+            return
+        reactor, host = self._reactor, self._left.pop(0)
+        try:
+            reactor.connectTCP(host, self._port, self, timeout=self._settings.connect_timeout_s)
+        except OSError as error:
+            # The address cannot be tried, for example because this machine has no such interface.
+            reactor.callLater(0, self._failed, error.strerror or str(error))
+
+    def _failed(self, reason: str) -> None:
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+        if self._left:
+            self._dial_next()
+        else:
+            self._dialing.refused("; ".join(self._reasons))
 
     def startedConnecting(self, connector: object) -> None:  # noqa: N802
         del connector
@@ -136,7 +169,7 @@ class _DialFactory(Factory):
 
     def clientConnectionFailed(self, connector: object, reason: Failure) -> None:  # noqa: N802
         del connector
-        self._dialing.refused(reason.getErrorMessage())
+        self._failed(reason.getErrorMessage())
 
     def clientConnectionLost(self, connector: object, reason: Failure) -> None:  # noqa: N802
         del connector, reason
@@ -157,10 +190,6 @@ def connect(
     is cancelled.
     """
     dialing = _Dialing(reactor, settings, handshake, opened, failed)
-    factory = _DialFactory(dialing, reactor, settings)
-    try:
-        reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
-    except OSError as error:
-        # The address cannot be tried, for example because this machine has no such interface.
-        reactor.callLater(0, dialing.refused, error.strerror or str(error))
+    factory = _DialFactory(dialing, reactor, settings, address[1])
+    resolve(reactor, address[0]).addCallbacks(factory.dial, factory.unresolved)
     return dialing.cancel

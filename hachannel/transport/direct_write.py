@@ -179,8 +179,8 @@ class DirectWriteReactor:
         self._reactor = reactor
         self.seconds: Callable[[], float] = reactor.seconds
         self.callLater: Callable[..., DelayedCallPort] = reactor.callLater
-        self.resolve: Callable[[str], Any] | None = getattr(reactor, "resolve", None)
-        """Resolves a host name to a Deferred; None if the reactor cannot, as in a test."""
+        self.nameResolver: Any = getattr(reactor, "nameResolver", None)
+        """Resolver of host names (`IHostnameResolver`); None if the reactor has none, as in a test."""
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> Any:  # noqa: N802
         """Open a TCP connection."""

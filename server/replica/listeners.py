@@ -4,6 +4,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from ...hachannel.transport.addresses import listening_interface
 from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..context import ReplicaContext
 from ..network.listener import InboundHandler, Listener
@@ -38,17 +39,10 @@ class Listeners:
                 settings=context.settings.link,
                 client_port=context.replica.client_port,
             )
-            listener.listen(network.port, _interface(network.host))
+            listener.listen(network.port, listening_interface(network.host))
             self._open.append(listener)
 
     def close(self) -> "list[Deferred[Any]]":
         """Close all listeners and connections. Each deferred fires when one of them is closed."""
         listeners, self._open = self._open, []
         return [listener.stop() for listener in listeners]
-
-
-def _interface(host: str) -> str:
-    """Return the interface to listen on: the loopback if only this machine reaches the host, else all."""
-    if host == "localhost" or host.startswith("127."):
-        return "127.0.0.1"
-    return "::" if ":" in host else ""

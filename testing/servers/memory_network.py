@@ -7,13 +7,13 @@ from each other, or stopped.
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.error import CannotListenError, ConnectionDone, ConnectionLost, ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-__all__ = ["MemoryNet", "MemoryReactor"]
+__all__ = ["MemoryNames", "MemoryNet", "MemoryReactor"]
 
 
 class MemoryNet:
@@ -92,6 +92,21 @@ class _Port:
     def stopListening(self) -> "Deferred[None]":  # noqa: N802
         self._net.listeners.pop(self._place, None)
         return succeed(None)
+
+
+class MemoryNames:
+    """A resolver (`IHostnameResolver`) for which every host name has the same addresses."""
+
+    def __init__(self, *addresses: str) -> None:
+        self._addresses = addresses
+
+    def resolveHostName(self, receiver: Any, host: str) -> None:  # noqa: N802
+        """Report the addresses to the receiver."""
+        del host
+        receiver.resolutionBegan(None)
+        for address in self._addresses:
+            receiver.addressResolved((IPv6Address if ":" in address else IPv4Address)("TCP", address, 0))
+        receiver.resolutionComplete()
 
 
 class MemoryReactor:

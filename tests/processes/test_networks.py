@@ -1,11 +1,13 @@
-"""Real processes: three servers in two domains, one of which loses its state while another sends to it."""
+"""Real processes: servers of several domains, one of which loses its state, and servers that IPv6 reaches."""
 
+import socket
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from quorate.client import connect
+from quorate.hachannel.transport.addresses import is_own_address
 
 from .conftest import MakeSite
 from .replicas import Entry, Part, ask_ledger
@@ -61,3 +63,27 @@ def test_servers_of_two_domains_talk_and_one_that_lost_its_state_is_talked_to_ag
         assert numbers == list(range(numbers[0], 3000))
         assert 1000 <= numbers[0] <= 2000
     assert site.log(server="s1").count("server 2 has begun a new life without its state") == 1
+
+
+needs_ipv6 = pytest.mark.skipif(not is_own_address("::1"), reason="this machine has no IPv6")
+
+
+@needs_ipv6
+def test_a_cluster_and_its_clients_use_the_ipv6_loopback_when_it_is_the_host(make_site: MakeSite) -> None:
+    site = make_site(Part("s0", replicas=3), Part("s1", clients=False, attributes=MEMORY), hosts=["::1"] * 3)
+    site.deploy("ledger:Ledger", "s1")
+    with connect(site.url(), user="root", password="root") as client:
+        client.send_nowait("ledger@s1", Entry(1))
+        assert ask_ledger(client, "ledger@s1") == [1]
+        _, port = site.client_address(site.master())
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), BOUND_S)
+
+
+@needs_ipv6
+def test_a_server_listens_at_both_ip_versions_when_its_host_is_a_name(make_site: MakeSite) -> None:
+    site = make_site(Part("s0"), hosts=[socket.gethostname()])
+    _, port = site.client_address(0)
+    for host in ("127.0.0.1", "[::1]"):
+        with connect(f"quorate://{host}:{port}", user="root", password="root") as client:
+            client.flush(BOUND_S)

@@ -221,12 +221,16 @@ class Bench:
     """A context, its two services, and clients."""
 
     def __init__(
-        self, args: str = "2560", settings: dict[str, str] | None = None, harness: Harness | None = None
+        self,
+        args: str = "2560",
+        settings: dict[str, str] | None = None,
+        harness: Harness | None = None,
+        host: str = "localhost",
     ):
         first = harness is None
         self.harness = harness or Harness(names={"s0": 0, "s1": 1})
         self.ctx = FakeContext(self.harness, args)
-        self.ctx.settings = settings or {}
+        self.ctx.settings, self.ctx.host = settings or {}, host
         self.manager, self.service = ConnectionManager(), TcpProxyService()
         self.ctx.services = [self.manager, self.service]
         started = self.manager.init(self.ctx, "root root alice secret", first)

@@ -548,3 +548,4 @@ def test_users_come_in_pairs(bench, args):
 def test_a_replica_on_this_machine_listens_on_the_loopback_only(make_bench):
     assert make_bench().ctx.reactor.listener[2] == "127.0.0.1"
     assert make_bench(settings={"client_interface": ""}).ctx.reactor.listener[2] == ""
+    assert make_bench(host="::1").ctx.reactor.listener[2] == "::1"

@@ -7,10 +7,9 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from twisted.internet.defer import fail, succeed
-from twisted.internet.error import DNSLookupError
 
 from quorate.hachannel import Group, GroupLimits, Settings
+from quorate.testing.servers.memory_network import MemoryNames
 
 ADDRESSES = {0: ("m0", 100), 1: ("m1", 100)}
 
@@ -182,21 +181,26 @@ def test_messages_may_come_from_a_generator(net: Any, make: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "answer", "reason"),
+    ("host", "addresses", "reason"),
     [
-        ("ant", DNSLookupError("no results"), "its host ant does not resolve here"),
-        ("ant", "192.0.2.1", "its host ant is 192.0.2.1, which is no address of this machine"),
-        ("192.0.2.1", "192.0.2.1", "its host 192.0.2.1 is no address of this machine"),
-        ("2001:db8::1", None, "its host 2001:db8::1 is no address of this machine"),
-        ("ant", "127.0.0.1", None),
-        ("localhost", DNSLookupError("not asked"), None),
+        ("ant", [], "its host ant does not resolve here"),
+        ("ant", ["192.0.2.1"], "its host ant is 192.0.2.1, which is no address of this machine"),
+        (
+            *("ant", ["2001:db8::1", "192.0.2.1"]),
+            "its host ant is 192.0.2.1 and 2001:db8::1, which is no address of this machine",
+        ),
+        ("192.0.2.1", [], "its host 192.0.2.1 is no address of this machine"),
+        ("2001:db8::1", [], "its host 2001:db8::1 is no address of this machine"),
+        ("ant", ["127.0.0.1"], None),
+        ("ant", ["::1"], None),
+        ("localhost", [], None),
     ],
 )
 def test_a_host_that_is_not_this_machine_is_logged(
-    net: Any, host: str, answer: Any, reason: str | None
+    net: Any, host: str, addresses: list[str], reason: str | None
 ) -> None:
     reactor = net.machine(host)
-    reactor.resolve = lambda name: fail(answer) if isinstance(answer, Exception) else succeed(answer)
+    reactor.nameResolver = MemoryNames(*addresses)
     lines: list[str] = []
     group = Group("g", 0, {0: (host, 100)}, handler=Handler(), reactor=reactor, log=lines.append)
     group.join()

@@ -8,8 +8,8 @@ import pytest
 from twisted.internet.protocol import Factory
 
 from quorate.hachannel.transport.connection import Link, LinkSettings
-from quorate.hachannel.transport.connector import connect
-from quorate.testing.servers.memory_network import MemoryNet
+from quorate.hachannel.transport.connector import NO_ADDRESS, NOBODY_LISTENS, connect
+from quorate.testing.servers.memory_network import MemoryNames, MemoryNet
 
 SETTINGS = LinkSettings()
 
@@ -58,9 +58,9 @@ def net() -> MemoryNet:
     return MemoryNet()
 
 
-def listen(net: MemoryNet, answers: list[bytes]) -> Accepting:
+def listen(net: MemoryNet, answers: list[bytes], host: str = "far") -> Accepting:
     side = Accepting(answers)
-    reactor = net.machine("far")
+    reactor = net.machine(host)
 
     class Listening(Factory):
         def buildProtocol(self, addr: object) -> Link:
@@ -70,15 +70,16 @@ def listen(net: MemoryNet, answers: list[bytes]) -> Accepting:
     return side
 
 
-def dial(net: MemoryNet) -> Attempt:
+def dial(net: MemoryNet, names: MemoryNames | None = None) -> Attempt:
     attempt = Attempt()
+    reactor: Any = net.machine("near")
+    if names is not None:
+        reactor.nameResolver = names
 
     def opened(link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
         attempt.opened.append((link, fields, frames))
 
-    attempt.cancel = connect(
-        net.machine("near"), ("far", 7), SETTINGS, OneAnswer(), opened, attempt.failed.append
-    )
+    attempt.cancel = connect(reactor, ("far", 7), SETTINGS, OneAnswer(), opened, attempt.failed.append)
     return attempt
 
 
@@ -126,3 +127,35 @@ def test_a_cancelled_attempt_reports_nothing_and_leaves_no_connection(net: Memor
     net.advance(2 * SETTINGS.hello_timeout_s)
     assert (attempt.opened, attempt.failed) == ([], [])
     assert net.wires == []
+
+
+@pytest.mark.parametrize(
+    "addresses", [("2001:db8::1",), ("2001:db8::1", "192.0.2.1"), ("::2", "2001:db8::1")]
+)
+def test_a_host_name_is_tried_at_each_of_its_addresses(net: MemoryNet, addresses: tuple[str, ...]) -> None:
+    side = listen(net, [b"welcome"], "2001:db8::1")
+    attempt = dial(net, MemoryNames(*addresses))
+    net.advance(1)
+    assert len(attempt.opened) == 1
+    assert side.got == [b"hello", b"thanks"]
+
+
+def test_a_host_name_with_both_ip_versions_is_tried_with_ipv4_first(net: MemoryNet) -> None:
+    six, four = (listen(net, [b"welcome"], host) for host in ("2001:db8::1", "192.0.2.1"))
+    dial(net, MemoryNames("2001:db8::1", "192.0.2.1"))
+    net.advance(1)
+    assert (six.got, four.got) == ([], [b"hello", b"thanks"])
+
+
+def test_an_attempt_fails_once_when_no_address_of_the_host_accepts(net: MemoryNet) -> None:
+    attempt = dial(net, MemoryNames("2001:db8::1", "192.0.2.1"))
+    net.advance(2 * SETTINGS.hello_timeout_s)
+    [reason] = attempt.failed
+    assert NOBODY_LISTENS in reason
+
+
+def test_an_attempt_at_a_host_name_without_an_address_fails_with_that_reason(net: MemoryNet) -> None:
+    attempt = dial(net, MemoryNames())
+    net.advance(1)
+    [reason] = attempt.failed
+    assert NO_ADDRESS in reason
