@@ -9,6 +9,7 @@ from .builtin import (
     Delete,
     Deleted,
     ExceptionNotification,
+    RefuseCreate,
     UnknownAgent,
 )
 from .context import MAX_NOTIFICATION_BYTES, Context, Outcome
@@ -46,6 +47,7 @@ __all__ = [
     "Notification",
     "Opaque",
     "Outcome",
+    "RefuseCreate",
     "ReplyTo",
     "UnknownAgent",
     "agent_named",

@@ -15,6 +15,7 @@ __all__ = [
     "Delete",
     "Deleted",
     "ExceptionNotification",
+    "RefuseCreate",
     "UnknownAgent",
 ]
 
@@ -73,6 +74,20 @@ class CreateFailed(Notification, name="quorate.create-failed"):
     class_name: str
     reason: str
     """One sentence that says what to do."""
+
+
+@attrs.frozen
+class RefuseCreate(Notification, name="quorate.refuse-create"):
+    """Replacement of a `Create` whose class the master cannot load. Answered with `CreateFailed`.
+
+    The master alone tries to load the class, so every replica gives the same answer.
+    """
+
+    class_name: str
+    reason: str
+    """One sentence that says what to do."""
+    key: str = ""
+    """The key of the `Create`: an agent that was created with it before is the answer."""
 
 
 @attrs.frozen

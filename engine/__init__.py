@@ -2,7 +2,7 @@
 
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
-from .class_loading import import_modules, load_class
+from .class_loading import Unloadable, import_modules, load_class
 from .effects import Effects
 from .engine import Engine, EngineStopped
 from .reaction import Reaction
@@ -41,6 +41,7 @@ __all__ = [
     "StagedPart",
     "Staging",
     "Tick",
+    "Unloadable",
     "Unstorable",
     "decode_batch",
     "encode_batch",

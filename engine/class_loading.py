@@ -6,10 +6,26 @@ from collections.abc import Callable
 from typing import Final
 
 from ..agents import Agent, AgentError, AgentSpec, agent_named, agent_spec
+from .error_text import error_text
 
-__all__ = ["import_modules", "load_class", "stored_class"]
+__all__ = ["Unloadable", "import_modules", "load_class", "stored_class"]
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+class Unloadable(RuntimeError):
+    """Raised when an entry creates an agent whose class this replica cannot load.
+
+    The master has loaded the class before the entry was submitted. A replica that answered otherwise than the
+    others would differ from them, so it must stop.
+    """
+
+    def __init__(self, class_name: str, error: BaseException) -> None:
+        """`error` is the one that loading the class has raised."""
+        super().__init__(
+            f"it creates an agent of class {class_name}, which this replica cannot load: "
+            f"{error_text(error)}. Then start this replica again"
+        )
 
 
 def load_class(class_name: str) -> AgentSpec:

@@ -8,9 +8,10 @@ import sys
 from collections import deque
 from typing import Final
 
-from ..agents import FAILURES, AgentId, Note, Outcome
+from ..agents import FAILURES, AgentId, Create, Note, Outcome
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
+from .class_loading import Unloadable
 from .effects import Effects
 from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
@@ -39,6 +40,29 @@ class Engine(EngineState):
     is drained before the next external notification.
     """
 
+    # Input
+
+    def checked(self, notes: list[Note]) -> list[Note]:
+        """Return notifications as a master submits them: each `Create` of a class that cannot be loaded here
+        is replaced by a `RefuseCreate`, which every replica answers alike.
+
+        Imports the modules of these classes. To be called for input of administrators, services and
+        configured servers only.
+        """
+        if not any(note.type == Create.type_name for note in notes):
+            return notes
+        limit = set_limit(_FRAMES_TO_REACTION)
+        try:
+            return [self._factory.checked(note) if self._to_factory(note) else note for note in notes]
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def _to_factory(self, note: Note) -> bool:
+        try:
+            return self._routing.locate(note.to) == (self.server, self._factory_id)
+        except ValueError:
+            return False
+
     # Entries
 
     def apply(self, index: int, now_ns: int, payload: bytes) -> Effects:
@@ -46,7 +70,8 @@ class Engine(EngineState):
 
         `now_ns` is the master's stamp on it. Returns what is to be done outside. An entry that is not a batch
         is reported and passed over, on every replica alike.
-        Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic.
+        Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic, and Unloadable for an
+        agent class that cannot be loaded here: the engine must apply no more entries then.
         """
         limit = set_limit(_FRAMES_TO_REACTION)
         try:
@@ -123,7 +148,7 @@ class Engine(EngineState):
             position, traced = self.position, len(effects.trace)
             try:
                 step(note, effects)
-            except (EngineStopped, Nondeterministic):
+            except (EngineStopped, Nondeterministic, Unloadable):
                 raise
             except Exception as error:
                 self._contain(error, note, position, traced, effects)

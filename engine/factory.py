@@ -19,13 +19,16 @@ from ..agents import (
     Deleted,
     Note,
     Notification,
+    RefuseCreate,
     UnknownAgent,
     connection_manager,
     decode,
+    encode,
     outside,
 )
 from ..agents.notification import UNREADABLE
 from .cell import Cell
+from .class_loading import Unloadable
 from .directory import Directory
 from .error_text import described, error_text
 from .settings import EngineSettings
@@ -58,15 +61,52 @@ class Factory:
     keys: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
 
     def react(self, note: Note, directory: Directory, stamp: int) -> FactoryResult:
-        """Serve `Create` or `Delete`. Other notifications are an error without an answer."""
+        """Serve `Create` or `Delete`. Other notifications are an error without an answer.
+
+        Raises Unloadable.
+        """
         try:
             if note.type == Create.type_name:
                 return self._create(note, decode(Create, note.payload), directory, stamp)
+            if note.type == RefuseCreate.type_name:
+                return self._refuse(decode(RefuseCreate, note.payload), stamp)
             if note.type == Delete.type_name:
                 return self._delete(decode(Delete, note.payload), directory, stamp)
         except UNREADABLE as error:
             return FactoryResult(stamp, error=f"{note.type} from {note.sender} cannot be read: {error}")
         return FactoryResult(stamp, error=f"the factory creates and deletes agents, and got {note.type}")
+
+    def checked(self, note: Note) -> Note:
+        """Return a notification to this factory as the master submits it.
+
+        A `Create` of a class that cannot be loaded here becomes a `RefuseCreate` with the reason. Everything
+        else is returned as it is.
+        """
+        if note.type != Create.type_name:
+            return note
+        try:
+            ask = decode(Create, note.payload)
+        except UNREADABLE:
+            return note
+        try:
+            self._load(ask.class_name)
+        except BaseException as error:  # also SystemExit, which must not end the process
+            refusal = RefuseCreate(ask.class_name, error_text(error), ask.key)
+            return Note(note.to, note.sender, refusal.type_name, encode(refusal), note.request)
+        return note
+
+    def _refuse(self, ask: RefuseCreate, stamp: int) -> FactoryResult:
+        known = self.keys.get(ask.key) if ask.key else None
+        if known is not None:
+            return FactoryResult(stamp, answer=Created(known))
+        return self._refused(stamp, ask.class_name, ask.reason)
+
+    def _loaded(self, class_name: str) -> AgentSpec:
+        """Load a class that the master could load. Raises Unloadable."""
+        try:
+            return self._load(class_name)
+        except BaseException as error:  # also SystemExit: the replica stops in order
+            raise Unloadable(class_name, error) from error
 
     def _create(self, note: Note, ask: Create, directory: Directory, stamp: int) -> FactoryResult:
         known = self.keys.get(ask.key) if ask.key else None
@@ -75,15 +115,19 @@ class Factory:
         try:
             self._check_name(ask.name, directory)
             identity, next_stamp = self._identity(note, ask, directory, stamp)
-            spec = self._load(ask.class_name)
+            spec = self._loaded(ask.class_name)
             self._check_class(spec, note, ask)
             state = spec.save(spec.build(ask.state))
             cell = Cell.create(identity, ask.name, spec, state)
+        except Unloadable:
+            raise
         except (AgentError, ValueError) as error:
-            return self._refused(stamp, ask, error_text(error))
+            return self._refused(stamp, ask.class_name, error_text(error))
         except BaseException as error:  # also SystemExit, which must not end the process
             kind, message = described(error)
-            return self._refused(stamp, ask, f"{ask.class_name} cannot be created: {kind}: {message}")
+            return self._refused(
+                stamp, ask.class_name, f"{ask.class_name} cannot be created: {kind}: {message}"
+            )
         if ask.key:
             self.keys[ask.key] = identity
             if len(self.keys) > self._settings.max_created_keys:
@@ -92,8 +136,8 @@ class Factory:
         answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)
         return FactoryResult(next_stamp, answer=answer, created=cell)
 
-    def _refused(self, stamp: int, ask: Create, reason: str) -> FactoryResult:
-        return FactoryResult(stamp, answer=CreateFailed(ask.class_name, reason), error=reason)
+    def _refused(self, stamp: int, class_name: str, reason: str) -> FactoryResult:
+        return FactoryResult(stamp, answer=CreateFailed(class_name, reason), error=reason)
 
     def _check_class(self, spec: AgentSpec, note: Note, ask: Create) -> None:
         """Check that only the platform creates its agents, each kind with its own ids. Raises ValueError."""

@@ -93,8 +93,8 @@ class Harness:
         return answer.id
 
     def post(self, *notes: Note) -> Effects:
-        """Apply one entry with these notifications, and return its effects."""
-        return self.apply(Posts(list(notes)))
+        """Apply one entry with these notifications, as a master submits them, and return its effects."""
+        return self.apply(Posts(self.engine.checked(list(notes))))
 
     def note(self, to: Address, notification: Notification, request: int = 0) -> Note:
         """Return the envelope of a notification that comes from outside of the server."""

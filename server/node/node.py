@@ -9,7 +9,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ...agents import AgentError, Note
-from ...engine import Effects, Engine, EngineStopped, NetPeer, Nondeterministic, Reaction, StagedPart
+from ...engine import (
+    Effects,
+    Engine,
+    EngineStopped,
+    NetPeer,
+    Nondeterministic,
+    Reaction,
+    StagedPart,
+    Unloadable,
+)
 from ...hachannel import (
     Channel,
     Deliver,
@@ -227,17 +236,21 @@ class Node:
     def post(self, notes: list[Note], token: int | None = None) -> bool:
         """Put notifications into the next batch; call `flush` once all are posted.
 
+        Imports the class of an agent to be created: see `Engine.checked`.
         `Output.committed` returns the token. Returns False, and does nothing, if the node does not serve.
         """
         mastership = self._mastership
         if mastership.serving and notes:
-            mastership.queue.add_notes(notes, token)
+            mastership.queue.add_notes(self.engine.checked(notes), token)
         return mastership.serving
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
-        """Queue notifications from one life of another server, if this one serves. Then call `flush`."""
+        """Queue notifications from one life of another server, if this one serves. Then call `flush`.
+
+        Imports the class of an agent to be created: see `Engine.checked`.
+        """
         if self._mastership.serving:
-            self._mastership.queue.add_input(server, birth, first_seq, notes)
+            self._mastership.queue.add_input(server, birth, first_seq, self.engine.checked(notes))
 
     def net_acked(self, server: int, birth: int, upto: int) -> None:
         """Queue that one life of another server holds everything up to `upto`. Then call `flush`."""
@@ -385,6 +398,9 @@ class Node:
             effects = self.engine.apply(event.index, event.stamp_ns, event.payload)
         except (EngineStopped, Nondeterministic) as error:
             self._end(f"entry {event.index} stopped the engine: {error}", failed=True)
+            return
+        except Unloadable as error:
+            self._end(f"entry {event.index} cannot be applied: {error}", failed=True)
             return
         except Exception as error:
             # A defect of the engine. If it is the same on all replicas, stopping would stop all of them; if

@@ -11,7 +11,7 @@ from contextlib import closing
 import attrs
 
 from ...agents import AgentError
-from ...engine import Effects, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError
+from ...engine import Effects, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Unloadable
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.journal.journal import Damaged, Journal, database_error
 from ...hachannel.model.log import Applied
@@ -130,7 +130,7 @@ def _apply_again(
 ) -> Effects:
     try:
         return engine.apply(entry.index, entry.stamp_ns, entry.payload)
-    except EngineStopped as error:
+    except (EngineStopped, Unloadable) as error:
         raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
     except Nondeterministic as error:
         others = (

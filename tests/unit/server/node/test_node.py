@@ -1,5 +1,6 @@
 """A node alone in its cluster: what it submits, when, and with which stamps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -7,17 +8,22 @@ import pytest
 
 from quorate.agents import (
     Agent,
+    AgentError,
+    AgentId,
+    AgentSpec,
     Context,
     Create,
+    CreateFailed,
     Note,
     Notification,
     agent_spec,
+    decode,
     encode,
     factory,
     outside,
     reacts,
 )
-from quorate.engine import EngineSettings
+from quorate.engine import Engine, EngineSettings, load_class
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.log import Appended, Applied, Committed
 from quorate.server.node.batching import BatchLimits
@@ -25,6 +31,7 @@ from quorate.server.node.factory import make_node
 from quorate.server.node.outputs import NodeSettings, Output
 
 DAY_NS = 86_400_000_000_000
+OUTSIDE = outside(0)
 WALL = 20_000 * DAY_NS
 
 
@@ -56,7 +63,12 @@ class Watch(Agent):
 
 
 class Alone:
-    def __init__(self, settings: NodeSettings | None = None, names: dict[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings | None = None,
+        names: dict[str, int] | None = None,
+        load: Callable[[str], AgentSpec] = load_class,
+    ) -> None:
         self.now = 50.0
         self.wall_ns = WALL
         self.node = make_node(
@@ -67,7 +79,7 @@ class Alone:
             incarnation=7,
             cluster="c",
             expected=1,
-            engine_settings=EngineSettings(high_water=3),
+            engine=Engine(0, names or {"s0": 0}, EngineSettings(high_water=3), load),
             settings=settings,
         )
         self.out = Output()
@@ -217,6 +229,65 @@ def test_input_of_another_server_is_taken_once_and_acknowledged() -> None:
     alone.work()
     assert len(alone.watch.times) == 3
     assert alone.out.effects[-1].net_acks == {1: (9, 3)}
+
+
+def creation(name: str, sender: AgentId = OUTSIDE, class_name: str = f"{__name__}:Watch") -> Note:
+    return Note(factory(0), sender, Create.type_name, encode(Create(class_name, name)), 5)
+
+
+class Shelf:
+    """The modules of a replica: `missing` from its call of this number on."""
+
+    def __init__(self, missing: int) -> None:
+        self.calls = 0
+        self.missing = missing
+
+    def load(self, class_name: str) -> AgentSpec:
+        self.calls += 1
+        if self.calls >= self.missing:
+            raise AgentError("module watches cannot be found; install it")
+        return load_class(class_name)
+
+
+def test_a_class_that_nobody_has_is_refused_and_the_node_goes_on() -> None:
+    alone = Alone(names={"s0": 0, "s1": 1})
+    alone.post(creation("other", class_name="no_such_module:Watch"))
+    (reply,) = [note for effects in alone.out.effects for note in effects.replies if note.request == 5]
+    assert reply.type == CreateFailed.type_name
+    assert "no_such_module" in decode(CreateFailed, reply.payload).reason
+
+    sender = AgentId(1, 1, 1025)
+    alone.node.net_input(1, 9, 1, [creation("other", sender, "no_such_module:Watch"), poke()])
+    alone.node.flush(alone.now, alone.wall_ns)
+    alone.work()
+    (_, failed), *_ = alone.out.effects[-1].network[1]
+    assert (failed.to, failed.type) == (sender, CreateFailed.type_name)
+    assert len(alone.watch.times) == 1
+    assert not alone.out.stopped
+
+
+def test_a_replica_without_the_class_of_a_submitted_creation_stops_and_names_entry_class_and_module() -> None:
+    shelf = Shelf(4)
+    alone = Alone(load=shelf.load)
+    alone.post(creation("other"))
+    assert alone.out.failed
+    assert alone.out.stopped == (
+        f"entry {alone.node.channel.last} cannot be applied: it creates an agent of class {__name__}:Watch, "
+        "which this replica cannot load: module watches cannot be found; install it. Then start this replica "
+        "again"
+    )
+
+
+def test_a_node_that_does_not_serve_loads_nothing() -> None:
+    shelf = Shelf(9)
+    alone = Alone(load=shelf.load)
+    loads = shelf.calls
+    alone.node.leave(alone.now, alone.wall_ns)
+    for _ in range(100):
+        alone.pass_time(0.1)
+    assert not alone.node.post([creation("other")])
+    alone.node.net_input(1, 9, 1, [creation("other")])
+    assert shelf.calls == loads
 
 
 def test_a_node_that_leaves_serves_no_more() -> None:

@@ -324,6 +324,19 @@ def test_a_class_that_cannot_be_loaded_is_not_reported_as_damage(place: Path) ->
     assert not list(place.glob("aside-*"))
 
 
+def test_an_entry_whose_agent_class_is_missing_now_is_not_applied_again(tmp_path: Path) -> None:
+    former = Replica(tmp_path, 7)
+    former.create()
+    former.end()
+    host = Host()
+    durability = Durability(tmp_path, ME, True, host.clock, host)
+    with pytest.raises(StartError) as refused:
+        durability.open(8, Engine(0, {"s0": 0}, load=_missing))
+    assert str(refused.value).startswith("Entry 1 cannot be applied again: it creates an agent of class ")
+    assert "cannot be found" in str(refused.value)
+    assert not list(tmp_path.glob("aside-*"))
+
+
 def _missing(name: str) -> Any:
     from quorate import AgentError
 
