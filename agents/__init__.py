@@ -17,6 +17,7 @@ from .envelope import Note, Opaque, ReplyTo
 from .ids import (
     FIRST_CONNECTION_STAMP,
     FIRST_FREE_STAMP,
+    FIRST_PAGE_STAMP,
     Address,
     AgentId,
     connection_manager,
@@ -30,6 +31,7 @@ __all__ = [
     "FAILURES",
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
+    "FIRST_PAGE_STAMP",
     "MAX_NOTIFICATION_BYTES",
     "Address",
     "Agent",

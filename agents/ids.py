@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 __all__ = [
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
+    "FIRST_PAGE_STAMP",
     "Address",
     "AgentId",
     "connection_manager",
@@ -18,6 +19,9 @@ FIRST_FREE_STAMP: Final = 1025
 
 FIRST_CONNECTION_STAMP: Final = 10**12
 """Stamps from this one on are those of client connections only, so the id shows what it is."""
+
+FIRST_PAGE_STAMP: Final = 10**17
+"""Stamps from this one on are those of pages, which hold what waits for a client."""
 
 _TEXT = re.compile(r"#(\d{1,5})\.(\d{1,5})\.(\d{1,18})", re.ASCII)
 

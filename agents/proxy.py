@@ -10,19 +10,32 @@ from typing import Annotated, Final
 import attrs
 import msgspec
 
-from .agent import Agent, reacts
-from .builtin import ExceptionNotification, UnknownAgent
+from .agent import Agent, agent_spec, reacts
+from .builtin import FAILURES, Create, ExceptionNotification, UnknownAgent
+from .client_output import (
+    MAX_OUTPUT_BYTES,
+    MAX_OUTPUT_NOTES,
+    MAX_WAITING_BYTES,
+    MAX_WAITING_NOTES,
+    DropPage,
+    InboxCredit,
+    OutputPage,
+    PageRead,
+    ReadPage,
+    ServerNote,
+    WaitingOutput,
+    note_bytes,
+    page_id,
+)
 from .context import Context
 from .envelope import MAX_REQUEST, Opaque
-from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, outside
+from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, factory, outside
 from .notification import Notification, encode
 
 __all__ = [
     "CLIENT_INPUT",
     "CLIENT_TOPIC",
     "MAX_INPUT_NOTES",
-    "MAX_OUTPUT_BYTES",
-    "MAX_OUTPUT_NOTES",
     "ClientEnd",
     "ClientInput",
     "ClientNote",
@@ -35,7 +48,6 @@ __all__ = [
     "Reopen",
     "ReopenRefused",
     "Reopened",
-    "ServerNote",
 ]
 
 CLIENT_TOPIC: Final = "client"
@@ -44,10 +56,6 @@ CLIENT_INPUT: Final = "quorate.connection.input/1"
 """Type name of the input of a client: the body of an input frame, unchanged."""
 MAX_INPUT_NOTES: Final = 4096
 """Most notifications in one input. They are one reaction, and what it sends is one turn of the engine."""
-MAX_OUTPUT_NOTES: Final = 65536
-"""Most notifications that wait for a client; with one more the connection ends."""
-MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024
-"""Most bytes of payloads that wait for a client; with more the connection ends. `Reopened` holds them all."""
 LATE_NS: Final = 1_000_000_000
 """An idle check later than this shows that there was no master: the idle time of the client restarts."""
 
@@ -62,16 +70,6 @@ class ClientNote(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fi
     """The client's number for this request; 0 if it is none."""
 
 
-class ServerNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A notification for a client."""
-
-    sender: AgentId
-    type: str
-    payload: bytes
-    request: int = 0
-    """The request that it answers; 0 if it is none."""
-
-
 class ClientInput(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=3):
     """Consecutive notifications of a client; without any, an acknowledgement and keep-alive."""
 
@@ -80,6 +78,11 @@ class ClientInput(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
     first_seq: int
     """Number of the first of `notes`, or of the next one if there are none; the client numbers from 1."""
     notes: list[ClientNote]
+    credit_notes: Annotated[int, msgspec.Meta(ge=0, le=MAX_REQUEST)] = 0
+    """How many notifications that answer no request the client takes, counted from the first one of the
+    connection; 0 if it names no limit."""
+    credit_bytes: Annotated[int, msgspec.Meta(ge=0, le=MAX_REQUEST)] = 0
+    """How many bytes of payloads these may have; the last one may exceed it."""
 
 
 class ClientOutput(msgspec.Struct, array_like=True, frozen=True, tag=4):
@@ -147,6 +150,8 @@ class ConnectionEnded(Notification, name="quorate.connection.ended"):
 
 
 _decode_input = msgspec.msgpack.Decoder(ClientInput).decode
+_encode_page = msgspec.msgpack.Encoder().encode
+_decode_page = msgspec.msgpack.Decoder(list[ServerNote]).decode
 
 
 @attrs.define
@@ -162,9 +167,15 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     last_out_ack: int = 0
     """Number of the last notification that the client has."""
     output: list[ServerNote] = attrs.field(factory=list[ServerNote])
-    """Notifications that the client has not acknowledged, in order. The first has the number after
-    `last_out_ack`."""
+    """Notifications that were sent and the client has not acknowledged, in order. The first has the number
+    after `last_out_ack`."""
     output_bytes: int = 0
+    """Bytes of `output`, by `note_bytes`."""
+    credit: InboxCredit = attrs.field(factory=InboxCredit)
+    waiting: WaitingOutput | None = None
+    """What is not sent yet; None if that is nothing."""
+    last_page: int = 0
+    """Number of the last page of what waits, or waited."""
     last_heard_ns: int = 0
     check_due_ns: int = 0
     ended: bool = False
@@ -198,6 +209,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             return
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(note.out_ack)
+        self._send_waiting(ctx)
         ctx.send(
             ctx.sender,
             Reopened(self.last_in, self.last_out_ack + 1, list(self.output), self.idle_timeout_s),
@@ -210,6 +222,15 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             self._stray(ctx, note)
             return
         self._end(ctx, "closed", "the client closed the connection")
+
+    @reacts
+    def page_read(self, ctx: Context, note: PageRead) -> None:
+        """Send what a page held, as far as the client has room."""
+        expected = ctx.sender == page_id(ctx.agent, note.page) and self.waiting is not None
+        if not (expected and self.waiting and self.waiting.page_read(note.page, _decode_page(note.notes))):
+            self._stray(ctx, note)
+            return
+        self._send_waiting(ctx)
 
     @reacts
     def check_idle(self, ctx: Context, _: IdleCheck) -> None:
@@ -237,6 +258,9 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def _accept_input(self, ctx: Context, frame: ClientInput) -> None:
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(frame.out_ack)
+        self.credit.raise_to(frame.credit_notes, frame.credit_bytes)
+        if self.waiting is not None:
+            self._send_waiting(ctx)
         known = self.last_in + 1 - frame.first_seq
         if known < 0:
             # A post of the service was lost; the client sends its notifications again when it reopens.
@@ -274,15 +298,93 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if len(payload) > MAX_OUTPUT_BYTES:
             self._too_large(ctx, sender, type, len(payload), request)
             return
-        if len(self.output) >= MAX_OUTPUT_NOTES or self.output_bytes + len(payload) > MAX_OUTPUT_BYTES:
-            waiting = f"{len(self.output)} notifications of {self.output_bytes} bytes"
-            self._end(ctx, "expired", f"the client has not acknowledged {waiting}, and one more came")
-            return
-        self.last_out += 1
         note = ServerNote(sender, type, payload, request)
+        waiting = self.waiting
+        # Answers do not wait for the client's inbox, so they overtake what does.
+        if (waiting is None or (request and waiting.answers.empty)) and self._may_send(note):
+            self._count_sent(note)
+            ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
+            return
+        if waiting is None:
+            waiting = self.waiting = WaitingOutput(last_page=self.last_page)
+        if waiting.has_room(note):
+            self._append_waiting(ctx, waiting, note)
+        else:
+            self._refuse_output(ctx, waiting, note)
+
+    def _may_send(self, note: ServerNote) -> bool:
+        """Return whether a notification may be sent now."""
+        output = self.output
+        if output and (
+            len(output) >= MAX_OUTPUT_NOTES or self.output_bytes + note_bytes(note) > MAX_OUTPUT_BYTES
+        ):
+            return False
+        return bool(note.request) or self.credit.left
+
+    def _count_sent(self, note: ServerNote) -> None:
+        """Give a notification the next number, and keep it until it is acknowledged."""
+        self.last_out += 1
         self.output.append(note)
-        self.output_bytes += len(payload)
-        ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
+        self.output_bytes += note_bytes(note)
+        if not note.request:
+            self.credit.spend(note)
+
+    def _append_waiting(self, ctx: Context, waiting: WaitingOutput, note: ServerNote) -> None:
+        stored = waiting.append(note)
+        if stored is not None:
+            page, notes = stored
+            self.last_page = page
+            state = {"proxy": ctx.agent, "page": page, "notes": _encode_page(notes)}
+            location = agent_spec(OutputPage).location
+            create = Create(location, None, msgspec.msgpack.encode(state), page_id(ctx.agent, page))
+            ctx.send(factory(ctx.agent.host), create)
+
+    def _send_waiting(self, ctx: Context) -> None:
+        """Send what waits, as far as the client has room."""
+        waiting = self.waiting
+        if waiting is None:
+            return
+        first, sent = self.last_out + 1, list[ServerNote]()
+        for queue in (waiting.answers, waiting.others):
+            queue.remove(0)
+            while queue.head:
+                count = 0
+                for note in queue.head:
+                    if not self._may_send(note):
+                        break
+                    self._count_sent(note)
+                    waiting.sent(note)
+                    sent.append(note)
+                    count += 1
+                if not count:
+                    break
+                queue.remove(count)
+            page = queue.next_page()
+            if page is not None:
+                ctx.send(page_id(ctx.agent, page), ReadPage())
+            if not queue.empty:
+                break
+        if sent:
+            ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, first, sent))
+        if waiting.empty:
+            self.waiting = None
+
+    def _refuse_output(self, ctx: Context, waiting: WaitingOutput, note: ServerNote) -> None:
+        """Report that too much waits for the client: to the sender, and to a client that waits for the
+        answer."""
+        reason = (
+            f"{waiting.notes} notifications of {waiting.size_bytes} bytes wait for client {ctx.agent} of "
+            f"user {self.user} already; a server holds at most {MAX_WAITING_NOTES} of them and "
+            f"{MAX_WAITING_BYTES} bytes for a client: send again when it has received some"
+        )
+        failure = ExceptionNotification(ctx.agent, note.type, "Backlog", reason)
+        if note.sender != ctx.agent and note.type not in FAILURES:
+            ctx.send(note.sender, failure)
+        # One report for each request, and not without bound.
+        if note.request and note.request != waiting.refused and waiting.notes < 2 * MAX_WAITING_NOTES:
+            waiting.refused = note.request
+            report = ServerNote(ctx.agent, failure.type_name, encode(failure), note.request)
+            self._append_waiting(ctx, waiting, report)
 
     def _too_large(self, ctx: Context, sender: AgentId, type: str, size: int, request: int) -> None:
         """Report a notification that is too large for a client.
@@ -299,7 +401,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def _acknowledge(self, out_ack: int) -> None:
         known = min(out_ack, self.last_out) - self.last_out_ack
         if known > 0:
-            self.output_bytes -= sum(len(note.payload) for note in self.output[:known])
+            self.output_bytes -= sum([note_bytes(note) for note in self.output[:known]])
             del self.output[:known]
             self.last_out_ack += known
 
@@ -307,6 +409,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self.ended = True
         ctx.emit(CLIENT_TOPIC, ClientEnd(code, text))
         ctx.send(connection_manager(ctx.agent.host), ConnectionEnded())
+        for page in self.waiting.pages() if self.waiting is not None else ():
+            ctx.send(page_id(ctx.agent, page), DropPage())
         ctx.delete()
 
 

@@ -222,7 +222,7 @@ class AsyncConnection(ConnectionBase):
     async def receive(self, *, timeout: float | None = None) -> Received:
         """Return the next notification that answers no request."""
         waiter = self._loop.create_future()
-        self._pending.expect_notification(waiter)
+        self._driver.receive(waiter)
         try:
             async with _limit(timeout, NOTHING_RECEIVED):
                 return cast("Received", await waiter)

@@ -170,7 +170,7 @@ class Connection(ConnectionBase):
         """Return the next notification that answers no request."""
         limit = _TimeLimit(timeout)
         note: Future[Received] = Future()
-        self._call(lambda: self._pending.expect_notification(note), note)
+        self._call(lambda: self._driver.receive(note), note)
         try:
             return limit.wait(note, NOTHING_RECEIVED)
         except BaseException:

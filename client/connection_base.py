@@ -73,7 +73,8 @@ def new_driver(
 ) -> Driver:
     """Make a session and its driver from the arguments of ``connect``. Raises BadUrl."""
     tuned = settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)
-    return Driver(Session(parse_url(url), user, password, random.random, tuned), PendingRequests())
+    session = Session(parse_url(url), user, password, random.random, tuned)
+    return Driver(session, PendingRequests(tuned.inbox_notes))
 
 
 class ConnectionBase:
@@ -125,7 +126,8 @@ class ConnectionBase:
 
     @property
     def inbox_dropped(self) -> int:
-        """Number of notifications that were dropped from the full inbox."""
+        """Number of notifications that the inbox did not keep: answers that came too late while it was full,
+        and all if it is switched off."""
         return self._pending.dropped
 
     def _request_limit_s(self, timeout: float | None) -> float | None:

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from .events import Connect, Disconnect
-from .pending import PendingRequests
+from .pending import PendingRequests, Waiter
 from .session import Session
 from .url import Endpoint
 
@@ -41,6 +41,7 @@ class Driver:
         self.session = session
         self.pending = pending
         self.paused = False
+        pending.on_received = session.inbox_window.received
         self._port: Port | None = None
         self._stepping = False
 
@@ -90,6 +91,12 @@ class Driver:
         """Write again: the buffer of the transport has room."""
         self.paused = False
         self.step()
+
+    def receive(self, waiter: Waiter) -> None:
+        """Complete the waiter with the next notification of the inbox, and tell the server of the room."""
+        self.pending.expect_notification(waiter)
+        if self.session.inbox_window.due:
+            self.step()
 
     def close(self) -> None:
         """Close the session after what is queued."""

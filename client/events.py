@@ -56,6 +56,11 @@ class SessionSettings:
     """Notifications that may be unacknowledged; the server may ask for fewer."""
     window_bytes: int = 16 * 1024 * 1024
     """Bytes that may be unacknowledged."""
+    inbox_notes: int = 65536
+    """Notifications that wait for `receive`; the server holds further ones. 0: for a program that never
+    receives. Notifications that answer no request are then dropped, and counted."""
+    inbox_bytes: int = 64 * 1024 * 1024
+    """Bytes of payloads that wait for `receive`."""
 
 
 @attrs.frozen

@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ..agents.proxy import ClientInput, ClientNote, ClientOutput, ServerNote
+from ..agents.client_output import ServerNote
+from ..agents.proxy import ClientInput, ClientNote, ClientOutput
 from .errors import ProtocolError
 
 __all__ = [

@@ -24,7 +24,7 @@ from .frames import ServerNote
 __all__ = ["INBOX_LIMIT", "PendingRequests", "Received", "ReplyTypes", "Waiter", "outcome"]
 
 INBOX_LIMIT: Final = 65536
-"""Notifications kept for ``receive``; with more, the oldest is dropped."""
+"""Notifications kept for ``receive``."""
 
 ReplyTypes = tuple[type[Notification], ...]
 
@@ -98,17 +98,21 @@ class PendingRequests:
     def __init__(self, inbox_limit: int = INBOX_LIMIT):
         self.connection: str | None = None
         self.dropped = 0
-        """Notifications that were dropped from the full inbox."""
+        """Notifications that the inbox did not keep."""
         self.error: QuorateClientError | None = None
         """Set once the session has ended."""
         self.ended = False
         self.inbox: deque[ServerNote] = deque()
         self._inbox_limit = inbox_limit
+        self._inbox_plain = 0
+        """Notifications in the inbox that answer no request."""
         self._opening: list[Waiter] = []
         self._acks: deque[tuple[int, Waiter]] = deque()
         self._replies: dict[int, tuple[Waiter, ReplyTypes]] = {}
         self._receivers: deque[Waiter] = deque()
         self._ending: list[Waiter] = []
+        self.on_received: Callable[[ServerNote], None] = _ignore
+        """Called with each notification that a receiver gets."""
         self.on_acknowledged: Callable[[int], None] = _ignore
         self.on_ended: Callable[[QuorateClientError], None] = _ignore
 
@@ -133,7 +137,10 @@ class PendingRequests:
     def expect_notification(self, waiter: Waiter) -> None:
         """Complete the waiter with the next notification of the inbox."""
         if self.inbox:
-            waiter.set_result(received(self.inbox.popleft()))
+            note = self.inbox.popleft()
+            self._inbox_plain -= not note.request
+            self.on_received(note)
+            waiter.set_result(received(note))
         elif not self._refuse(waiter):
             self._receivers.append(waiter)
 
@@ -189,11 +196,21 @@ class PendingRequests:
         while self._receivers:
             waiter = self._receivers.popleft()
             if not waiter.done():
+                self.on_received(note)
                 waiter.set_result(received(note))
                 return
-        if len(self.inbox) >= self._inbox_limit:
-            self.inbox.popleft()
+        self._keep(note)
+
+    def _keep(self, note: ServerNote) -> None:
+        """Put a notification into the inbox. The server sends only as many plain ones as have room there.
+
+        An answer that nothing waits for is dropped if the inbox is full: it is late, or a second one.
+        """
+        waiting = len(self.inbox) if note.request else self._inbox_plain
+        if waiting >= self._inbox_limit:
             self.dropped += 1
+            return
+        self._inbox_plain += not note.request
         self.inbox.append(note)
 
     def _refuse(self, waiter: Waiter) -> bool:

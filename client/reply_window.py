@@ -10,7 +10,7 @@ answers.
 import math
 from typing import Final
 
-from ..agents.proxy import MAX_OUTPUT_BYTES
+from ..agents.client_output import MAX_OUTPUT_BYTES
 
 __all__ = ["ReplyWindow"]
 

@@ -58,6 +58,7 @@ from .frames import (
     encode_frame,
     note_size,
 )
+from .inbox_window import InboxWindow
 from .keep_alive import KeepAlive, Liveness
 from .outbox import Outbox
 from .reply_window import ReplyWindow
@@ -78,7 +79,7 @@ class Session:
     The class has more than 20 methods: a driver's entries (9), what a driver may observe (8), and one method
     per transition and frame. All of them read and change the one state machine, `states.State`. The parts
     that can be understood without it are classes of their own: `ConnectionAttempts`, `KeepAlive`, `Outbox`,
-    `ReplyWindow`, `DelayedAck`, `FrameBuffer` and, behind the driver, `PendingRequests`.
+    `ReplyWindow`, `InboxWindow`, `DelayedAck`, `FrameBuffer` and, behind the driver, `PendingRequests`.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Session:
         """Unacknowledged notifications that the server and the settings allow."""
         self._reply_window = ReplyWindow()
         self._received = DelayedAck(self.settings)
+        self.inbox_window = InboxWindow(self.settings)
         self._attempts = ConnectionAttempts(endpoints, self.settings, jitter)
         self._user = user
         self._password = password
@@ -308,7 +310,7 @@ class Session:
             case Open():
                 if self.outbox.waiting:
                     return control + self._pack()
-                if self._received.due(now):
+                if self._received.due(now) or self.inbox_window.due:
                     return control + encode_frame(self._input(self.outbox.last_sent + 1, []))
             case Closing():
                 if self.outbox.waiting:
@@ -363,7 +365,7 @@ class Session:
     # Frames.
 
     def _input(self, first_seq: int, notes: list[ClientNote]) -> ClientInput:
-        return ClientInput(self._received.acknowledge(), first_seq, notes)
+        return ClientInput(self._received.acknowledge(), first_seq, notes, *self.inbox_window.name())
 
     def _pack(self) -> bytes:
         first = self.outbox.last_sent + 1
@@ -405,6 +407,7 @@ class Session:
             self._events.append(Opened(frame.connection))
         else:
             self.reconnections += 1
+            self.inbox_window.reopened()
             self._events.append(Resumed(endpoint))
         self._acknowledge(frame.in_ack)
 

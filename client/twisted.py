@@ -281,7 +281,7 @@ class TwistedConnection(ConnectionBase):
     def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
         """Return a Deferred that fires with the next notification that answers no request."""
         waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_RECEIVED)
-        self._pending.expect_notification(waiter)
+        self._driver.receive(waiter)
 
         def over(result: Any) -> Any:
             self._pending.cancel_receive(waiter)

@@ -8,6 +8,7 @@ import attrs
 from ..agents import (
     FIRST_CONNECTION_STAMP,
     FIRST_FREE_STAMP,
+    FIRST_PAGE_STAMP,
     Agent,
     AgentError,
     AgentId,
@@ -143,9 +144,8 @@ class Factory:
         """Check that only the platform creates its agents, each kind with its own ids. Raises ValueError."""
         if not spec.cls.__module__.startswith(_PLATFORM):
             return
-        manager = note.sender == connection_manager(self.server)
         service = note.sender == outside(self.server) and ask.id is not None
-        if not (manager or service):
+        if not (service or self._of_connections(note.sender)):
             raise ValueError(
                 f"{spec.name} belongs to the platform, which creates it; deploy agents of your own"
             )
@@ -172,11 +172,16 @@ class Factory:
             raise ValueError(f"{ask.id} is not for {note.sender} to give on server {self.server}")
         if reserved and note.sender != outside(self.server):
             raise ValueError(f"{ask.id} is reserved for the services of server {self.server}")
-        if ask.id.stamp >= FIRST_CONNECTION_STAMP and note.sender != connection_manager(self.server):
+        if ask.id.stamp >= FIRST_CONNECTION_STAMP and not self._of_connections(note.sender):
             raise ValueError(f"{ask.id} is reserved for client connections")
         if directory.find(ask.id) is not None:
             raise ValueError(f"there is an agent {ask.id} already")
         return ask.id, stamp
+
+    def _of_connections(self, sender: AgentId) -> bool:
+        """Return whether the sender creates agents for client connections: the manager, or a proxy agent."""
+        proxy = sender.host == self.server and FIRST_CONNECTION_STAMP <= sender.stamp < FIRST_PAGE_STAMP
+        return proxy or sender == connection_manager(self.server)
 
     def _delete(self, ask: Delete, directory: Directory, stamp: int) -> FactoryResult:
         try:

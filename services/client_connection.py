@@ -7,16 +7,14 @@ from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
+from ..agents.client_output import MAX_OUTPUT_BYTES, MAX_OUTPUT_NOTES, ServerNote
 from ..agents.ids import AgentId
 from ..agents.nesting import TOO_DEEP, nested_too_deep
 from ..agents.proxy import (
     MAX_INPUT_NOTES,
-    MAX_OUTPUT_BYTES,
-    MAX_OUTPUT_NOTES,
     ClientEnd,
     ClientInput,
     ClientOutput,
-    ServerNote,
 )
 from ..client.errors import ProtocolError
 from ..client.frames import (

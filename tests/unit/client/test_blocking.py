@@ -10,6 +10,7 @@ from quorate.client import (
     FrameTooLarge,
     ReactionError,
     RequestTimeout,
+    SessionSettings,
     Unavailable,
     UnexpectedReply,
     UnhandledTypeError,
@@ -237,13 +238,13 @@ def test_notifications_that_answer_nothing_are_received_in_order(connection, mod
     assert str(received[0].sender) == "#0.0.1030"
 
 
-def test_the_inbox_is_bounded_and_counts_what_it_drops(connection, model, deposit):
-    connection._pending._inbox_limit = 5
-    for n in range(8):
-        model.push(deposit(n))
-    connection.request("alice", deposit(0))
-    assert connection.receive(timeout=5).notification.amount == 3
-    assert connection.inbox_dropped == 3
+def test_an_inbox_that_is_switched_off_drops_and_counts(model, deposit, balance):
+    tuning = SessionSettings(inbox_notes=0)
+    with connect(model.url, user="root", password="root", settings=tuning) as connection:
+        for n in range(8):
+            model.push(deposit(n))
+        assert connection.request("alice", deposit(5), reply=balance) == balance(5)
+        assert connection.inbox_dropped == 8
 
 
 def test_no_thread_stays_behind(model):

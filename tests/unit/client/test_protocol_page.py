@@ -40,6 +40,8 @@ EXAMPLES = {
             ClientNote("alice", "examples.bank:Deposit", DEPOSIT),
             ClientNote(AgentId(0, 0, 1025), "examples.bank:Deposit", DEPOSIT, 1),
         ],
+        65536,
+        1 << 26,
     ),
     "Output": ClientOutput(2, 1, [ServerNote(AgentId(0, 0, 1025), "examples.bank:Balance", BALANCE, 1)]),
     "Ping": Ping(1, 1, 3),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.agents.proxy import MAX_OUTPUT_BYTES
+from quorate.agents.client_output import MAX_OUTPUT_BYTES
 from quorate.client.reply_window import FIRST, ROOM_BYTES, ReplyWindow
 
 

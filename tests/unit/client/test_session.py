@@ -39,6 +39,7 @@ from quorate.client.frames import (
 from quorate.client.session import Session
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
+INBOX = (65536, 64 << 20)
 WELCOME = Welcome(1, "#0.0.1025", [A, B, C], 60.0, 1 << 20, 100, 0)
 
 
@@ -187,7 +188,7 @@ def test_acknowledgements_wait_for_company_but_not_for_ever():
     assert driver.frames() == []
     assert driver.session.deadline == 0.5
     driver.at(0.5)
-    assert driver.frames() == [ClientInput(1, 1, [])]
+    assert driver.frames() == [ClientInput(1, 1, [], *INBOX)]
     driver.receive(ClientOutput(0, 2, [note(2)]))
     driver.send()
     (frame,) = driver.frames()
@@ -199,7 +200,7 @@ def test_acknowledgements_wait_for_company_but_not_for_ever():
 def test_many_received_notifications_are_acknowledged_at_once():
     driver = Driver(ack_notes=3).open()
     driver.receive(ClientOutput(0, 1, [note(1), note(2), note(3)]))
-    assert driver.frames() == [ClientInput(3, 1, [])]
+    assert driver.frames() == [ClientInput(3, 1, [], *INBOX)]
 
 
 def test_a_session_without_traffic_keeps_alive_and_notices_a_dead_replica():

@@ -21,7 +21,11 @@ FAULTS = [
     st.tuples(st.just("lose"), st.just(0)),
     st.tuples(st.just("time"), st.integers(1, 30)),
 ]
-PROGRESS = [st.tuples(st.just("send"), st.integers(1, 5)), st.tuples(st.just("round"), st.integers(1, 6))]
+PROGRESS = [
+    st.tuples(st.just("send"), st.integers(1, 5)),
+    st.tuples(st.just("round"), st.integers(1, 6)),
+    st.tuples(st.just("take"), st.integers(1, 5)),
+]
 # A round may stop half-way; several of them make sure that the faults meet an open connection.
 STEPS = st.lists(st.one_of(*PROGRESS, *PROGRESS, *PROGRESS, *FAULTS), min_size=30, max_size=100)
 
@@ -29,18 +33,24 @@ STEPS = st.lists(st.one_of(*PROGRESS, *PROGRESS, *PROGRESS, *FAULTS), min_size=3
 class World:
     """One session, one master at a time, and the bytes under way between them."""
 
-    def __init__(self, make_bench, deposit):
+    def __init__(self, make_bench, deposit, inbox_notes):
         self.make_bench, self.deposit = make_bench, deposit
         self.bench = make_bench()
         self.bench.ctx.auto = False
         self.now = 0.0
         tuning = SessionSettings(
-            open_timeout_s=1e9, reconnect_timeout_s=1e9, ack_delay_s=0.5, ack_notes=4, window=16
+            open_timeout_s=1e9,
+            reconnect_timeout_s=1e9,
+            ack_delay_s=0.5,
+            ack_notes=4,
+            window=16,
+            inbox_notes=inbox_notes,
         )
+        self.inbox_notes = inbox_notes
         self.session = Session([("a", 1), ("b", 2)], "root", "root", lambda: 0.5, tuning)
         self.tcp = None
         self.up, self.down = bytearray(), bytearray()
-        self.sent, self.got = [], []
+        self.sent, self.inbox, self.got = [], [], []
         self.ghosts = []
         self.session.start(0.0)
         self.act()
@@ -55,7 +65,8 @@ class World:
                     case Disconnect():
                         self.drop()
                     case Delivered(notes):
-                        self.got += [msgspec.msgpack.decode(n.payload)["amount"] for n in notes]
+                        self.inbox += notes
+                        assert len(self.inbox) <= self.inbox_notes
                     case Ended(error):
                         raise AssertionError(error)
                     case _:
@@ -81,6 +92,11 @@ class World:
                     if not self.session.full:
                         self.sent.append(len(self.sent) + 1)
                         self.session.send("alice", *self.deposit(self.sent[-1]))
+            case "take":
+                for note in self.inbox[:n]:
+                    self.session.inbox_window.received(note)
+                    self.got.append(msgspec.msgpack.decode(note.payload)["amount"])
+                del self.inbox[:n]
             case "round":
                 for step in ROUND[:n]:
                     self.step(*step)
@@ -139,15 +155,24 @@ class World:
             if self.session.outbox.acked == len(self.sent) and len(self.got) == len(self.sent):
                 return
             self.step("round", 6)
+            self.step("take", 100)
             self.step("time", 15)
         raise AssertionError("the session makes no progress any more")
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=STEPS)
-def test_everything_arrives_once_and_in_order_both_ways(make_bench, deposit, steps):
-    world = World(make_bench, deposit)
+@given(steps=STEPS, narrow=st.booleans())
+def test_everything_arrives_once_and_in_order_both_ways(make_bench, deposit, steps, narrow):
+    """`narrow`: almost everything waits at the server, for acknowledgements and room in the inbox."""
+    with pytest.MonkeyPatch.context() as patch:
+        if narrow:
+            patch.setattr("quorate.agents.proxy.MAX_OUTPUT_NOTES", 3)
+            patch.setattr("quorate.agents.client_output.PAGE_NOTES", 2)
+        play(World(make_bench, deposit, 4 if narrow else 65536), steps)
+
+
+def play(world, steps):
     for step in steps:
         world.step(*step)
     world.finish()
