@@ -44,7 +44,10 @@ class _Secret:
 
 
 class ConnectionManager(Service):
-    """Service ``ConnectionManager``; its arguments are users and passwords: ``root root alice secret``."""
+    """Service ``ConnectionManager``; its arguments are users and passwords: ``root root alice secret``.
+
+    Without arguments it has no user, and every client is refused.
+    """
 
     def __init__(self) -> None:
         self._users: dict[str, _Secret] = {}
@@ -57,7 +60,7 @@ class ConnectionManager(Service):
         Raises ServiceError if the arguments are not pairs of user and password.
         """
         words = args.split()
-        if not words or len(words) % 2:
+        if len(words) % 2:
             raise ServiceError(
                 'ConnectionManager needs pairs of user and password; write args="user password"'
             )

@@ -13,6 +13,7 @@ from ...services.base import DEFAULT_MAX_CONNECTIONS
 from .digest import REPLICATED_PROPERTIES, SECRET_PROPERTY
 from .dtd import Element
 from .imports import import_problem
+from .joram import is_joram_property
 from .model import Config
 from .reader import EXPECTED_PROPERTY
 from .report import Report, quoted, suggestion
@@ -124,6 +125,11 @@ def check_properties(tree: Element, report: Report, check_imports: bool) -> None
             report.problem(element.line, f"the property {name} {problem}, not {quoted(value)}.")
         elif name == AGENT_MODULES_PROPERTY and check_imports:
             _check_modules(value.split(), element.line, report)
+        elif is_joram_property(name):
+            report.note(
+                element.line,
+                f"the property {quoted(name)} is ignored; A3 and Joram read it, and no part of Quorate does.",
+            )
         elif name not in PROPERTIES and (near := suggestion(name, list(PROPERTIES), cutoff=0.8)):
             report.note(element.line, f"no part of Quorate reads the property {quoted(name)}{near}")
 

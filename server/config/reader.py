@@ -10,8 +10,9 @@ from typing import cast
 import attrs
 
 from .dtd import Element
+from .joram import is_encrypted, is_joram_service
 from .report import Report, quoted
-from .servers import MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
+from .servers import CONNECTION_MANAGER, MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
 from .service_classes import args_problem, class_problem, number_of, port_of, resolve
 
 MAX_NAME = 64
@@ -66,7 +67,13 @@ def read(config: Element, report: Report, check_imports: bool) -> Draft:
     ]
     for element in config.all("domain"):
         network = element.get("network")
-        if network and not network.endswith(("PoolNetwork", "SimpleNetwork")):
+        if network and is_encrypted(network):
+            report.problem(
+                element.line,
+                f"network={quoted(network)} encrypts the connections of the domain, and Quorate does not; "
+                "remove the attribute, and use a network that you trust, or tunnels.",
+            )
+        elif network and not network.endswith(("PoolNetwork", "SimpleNetwork")):
             report.note(
                 element.line, f"network={quoted(network)} is ignored; every domain uses the same TCP network."
             )
@@ -243,8 +250,9 @@ def _port(element: Element, report: Report) -> int | None:
         return None
     port = port_of(text)
     if port is None:
+        why = " since others must know it before they connect" if number_of(text, 0, 0) == 0 else ""
         report.problem(
-            element.line, f"the port {quoted(text)} is not usable; give a whole number from 1 to 65535."
+            element.line, f"the port {quoted(text)} is not usable{why}; give a whole number from 1 to 65535."
         )
     return port
 
@@ -274,11 +282,21 @@ def _services(element: Element, report: Report, check_import: bool) -> tuple[Ser
         declared, args = child.get("class"), child.get("args") or ""
         if declared is None:
             continue
+        if is_joram_service(declared) and not is_encrypted(declared):
+            report.note(
+                child.line, f"the Java service {quoted(declared)} is ignored; Quorate has no such service."
+            )
+            continue
         problem = class_problem(declared, check_import)
         class_name = resolve(declared) or declared
         problem = problem or args_problem(class_name, args)
         if problem:
             report.problem(child.line, problem)
+        elif class_name == CONNECTION_MANAGER and not args.split():
+            report.note(
+                child.line,
+                'ConnectionManager has no users, so no client can connect; write args="user password".',
+            )
         earlier = next((service for service in services if service.class_name == class_name), None)
         if earlier is not None:
             report.problem(

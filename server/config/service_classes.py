@@ -3,6 +3,7 @@
 import importlib
 
 from .imports import import_problem, one_line
+from .joram import ALIASES, is_encrypted, is_java
 from .report import quoted, suggestion
 from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE
 
@@ -10,13 +11,6 @@ BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",
     TCP_PROXY_SERVICE: "TcpProxyService",
 }
-
-ALIASES = {
-    "org.objectweb.joram.mom.proxies.ConnectionManager": CONNECTION_MANAGER,
-    "org.objectweb.joram.mom.proxies.tcp.TcpProxyService": TCP_PROXY_SERVICE,
-}
-
-_JAVA = ("org.objectweb.", "org.ow2.", "fr.dyade.", "com.scalagent.", "java.", "javax.")
 
 
 def resolve(declared: str) -> str | None:
@@ -41,7 +35,12 @@ def class_problem(declared: str, check_import: bool) -> str | None:
     class_name = resolve(declared)
     if class_name in BUILT_IN:
         return None
-    if declared.startswith(_JAVA):
+    if is_java(declared) and is_encrypted(declared):
+        return (
+            f"{quoted(declared)} encrypts its connections, and Quorate has no such service; declare "
+            "TcpProxyService behind a TLS proxy, or remove it."
+        )
+    if is_java(declared):
         return f"{quoted(declared)} is a Java service that Quorate does not have{_services_hint(declared)}"
     if class_name is None:
         return (
@@ -53,7 +52,8 @@ def class_problem(declared: str, check_import: bool) -> str | None:
 
 def _services_hint(declared: str) -> str:
     """Return the end of a sentence: the built-in service with a similar name, or all of them."""
-    names = [name.rpartition(".")[2] for name in ALIASES]
+    # A service without encryption is no replacement for one with it.
+    names = [] if is_encrypted(declared) else list(BUILT_IN.values())
     near = suggestion(declared.replace(":", ".").rpartition(".")[2], names)
     return near or f"; the built-in services are {' and '.join(BUILT_IN.values())}."
 
@@ -85,11 +85,14 @@ def args_problem(class_name: str, args: str) -> str | None:
     if class_name == TCP_PROXY_SERVICE and port_of(words[0] if words else "") is None:
         if not words:
             return 'TcpProxyService needs the port clients connect to; write args="2560".'
-        return f"the args of TcpProxyService must begin with a port from 1 to 65535, not {quoted(words[0])}."
+        return (
+            "the args of TcpProxyService must begin with a port from 1 to 65535, which clients know, "
+            f"not {quoted(words[0])}."
+        )
     if class_name == TCP_PROXY_SERVICE and (len(words) > 2 or (words[1:] and not _idle_timeout(words[1]))):
         return 'TcpProxyService takes a port and an idle timeout in seconds, no more; write args="2560 60".'
     if class_name == CONNECTION_MANAGER:
-        if not words or len(words) % 2:
+        if len(words) % 2:
             return 'ConnectionManager needs pairs of user and password; write args="user password".'
         if len(set(words[::2])) < len(words) // 2:
             return "a user is declared twice in the args of ConnectionManager; keep one."

@@ -531,7 +531,14 @@ def test_the_service_needs_a_connection_manager(bench):
         TcpProxyService().init(bench.ctx, "2560", True)
 
 
-@pytest.mark.parametrize("args", ["", "root", "a b c"])
+def test_a_connection_manager_without_users_refuses_every_client(bench):
+    bench.manager.init(bench.ctx, "", False)
+    bench.ctx.settle()
+    [bye] = bench.say(bench.join(), bench.hello())
+    assert bye.code == "authentication"
+
+
+@pytest.mark.parametrize("args", ["root", "a b c"])
 def test_users_come_in_pairs(bench, args):
     with pytest.raises(ServiceError, match="pairs of user and password"):
         ConnectionManager().init(bench.ctx, args, True)

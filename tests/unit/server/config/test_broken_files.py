@@ -159,9 +159,13 @@ MEANING = {
         two("<server id='1' hostname='a'><network domain='D1' port='x'/></server>"),
         "4: the port 'x'",
     ),
+    "encrypted domain": (
+        one().replace("<config>", "<config><domain name='D1' network='fr.dyade.aaa.agent.HttpsNetwork'/>"),
+        "1: network='fr.dyade.aaa.agent.HttpsNetwork' encrypts the connections of the domain",
+    ),
     "port 0": (
         two("<server id='1' hostname='a'><network domain='D1' port='0'/></server>"),
-        "4: the port '0'",
+        "4: the port '0' is not usable since others must know it before they connect",
     ),
     "port too large": (
         two("<server id='1' hostname='a'><network domain='D1' port='65536'/></server>"),

@@ -21,6 +21,7 @@ Good = Callable[[str], Config]
 HERE = Path(__file__).parent
 ROOT = HERE.parents[3]
 JORAM = HERE / "joram_sample.xml"
+NETWORK = '<network domain="D1" port="16301" />'
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +186,47 @@ def test_old_elements_are_accepted_with_a_note(good: Good) -> None:
     notes = " ".join(note.message for note in c.notes)
     for word in ("jvmArgs is ignored", "SpecialNetwork", "the attribute server"):
         assert word in notes
+
+
+JAVA_SERVICES = (
+    "fr.dyade.aaa.agent.AdminProxy",
+    "fr.dyade.aaa.jndi2.server.JndiServer",
+    "fr.dyade.aaa.jndi2.distributed.DistributedJndiServer",
+    "org.objectweb.joram.mom.proxies.soap.SoapProxyService",
+    "org.ow2.joram.mom.amqp.AMQPService",
+)
+
+
+def test_a_java_service_without_an_equivalent_is_ignored_with_one_note(good: Good) -> None:
+    services = "".join(f'\n<service class="{name}" args="1"/>' for name in JAVA_SERVICES)
+    c = good(JORAM.read_text().replace('<network domain="D1" port="16301" />', f"{NETWORK}{services}"))
+    notes = [note.message for note in c.notes]
+    assert len(notes) == len(JAVA_SERVICES)
+    for name, note in zip(JAVA_SERVICES, notes, strict=True):
+        assert note == f"the Java service {name!r} is ignored; Quorate has no such service."
+    assert [service.class_name for service in c.server(0).replicas[0].services] == [
+        CONNECTION_MANAGER,
+        TCP_PROXY_SERVICE,
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Transaction", "Transaction.UseLockFile", "NTLogFileSize", "Engine", "A3DEBUG_PROXY"),
+        *("HttpNetwork.ActivationPeriod", "fr.dyade.aaa.agent.A3CONF_FILE"),
+    ],
+)
+def test_a_property_of_joram_is_ignored_with_a_note(good: Good, name: str) -> None:
+    c = good(JORAM.read_text().replace("<config>", f'<config><property name="{name}" value="x"/>'))
+    [note] = c.notes
+    assert note.message.startswith(f"the property {name!r} is ignored")
+
+
+def test_a_connection_manager_without_arguments_has_no_users_and_a_note(good: Good) -> None:
+    c = good(JORAM.read_text().replace('args="root root"', ""))
+    assert c.users(0) == {}
+    assert [note.message.partition(",")[0] for note in c.notes] == ["ConnectionManager has no users"] * 3
 
 
 def test_users_that_differ_between_replicas_are_noted(good: Good) -> None:

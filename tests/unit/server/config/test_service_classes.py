@@ -21,8 +21,20 @@ SERVICES = {
     ),
     "a function": ("<service class='json:loads'/>", "3: json:loads is not a service"),
     "Java": (
-        "<service class='org.objectweb.joram.mom.JndiServer'/>",
-        "is a Java service that Quorate does not have",
+        "<service class='javax.jms.Thing'/>",
+        "is a Java service that Quorate does not have; the built-in services are ConnectionManager and",
+    ),
+    "TLS of Joram": (
+        "<service class='org.objectweb.joram.mom.proxies.tcp.SSLTcpProxyService' args='2560'/>",
+        "SSLTcpProxyService' encrypts its connections, and Quorate has no such service; declare",
+    ),
+    "TLS elsewhere in Joram": (
+        "<service class='org.ow2.joram.rest.HttpsService' args='2560'/>",
+        "HttpsService' encrypts its connections",
+    ),
+    "TLS without a module": (
+        "<service class='SSLTcpProxyService' args='2560'/>",
+        "write package.module:Class; the built-in services are ConnectionManager and TcpProxyService.",
     ),
     "almost Java": (
         "<service class='org.objectweb.joram.mom.proxies.tcp.TcpProxyServic'/>",
@@ -39,9 +51,9 @@ SERVICES = {
         "3: TcpProxyService takes a port and an idle",
     ),
     "a third word": (CM + TCP.format("2560 60 5"), "3: TcpProxyService takes a port and an idle"),
-    "port out of range": (CM + TCP.format("70000"), "from 1 to 65535, not '70000'"),
+    "port 0": (CM + TCP.format("0"), "from 1 to 65535, which clients know, not '0'"),
+    "port out of range": (CM + TCP.format("70000"), "from 1 to 65535, which clients know, not '70000'"),
     "no manager": (TCP.format("2560"), "3: TcpProxyService needs a ConnectionManager beside it"),
-    "no users": (CM.replace("root root", ""), "3: ConnectionManager needs pairs of user and password"),
     "no password": (CM.replace("root root", "root"), "3: ConnectionManager needs pairs"),
     "user twice": (CM.replace("root root", "a b a c"), "3: a user is declared twice"),
 }
