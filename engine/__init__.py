@@ -3,6 +3,7 @@
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
 from .class_loading import Unloadable, import_modules, load_class
+from .current_reaction import SKIPPED, CurrentReaction, Skipped
 from .effects import Effects
 from .engine import Engine, EngineStopped
 from .reaction import Reaction
@@ -15,11 +16,13 @@ from .snapshot.precopy import Action, Marker, PrecopyRounds
 from .snapshot.transfer import Source, StagedPart, Staging
 
 __all__ = [
+    "SKIPPED",
     "Action",
     "AgentState",
     "BatchError",
     "Capture",
     "Cell",
+    "CurrentReaction",
     "Effects",
     "Engine",
     "EngineSettings",
@@ -36,6 +39,7 @@ __all__ = [
     "Ran",
     "Reaction",
     "Rerun",
+    "Skipped",
     "SnapshotError",
     "Source",
     "StagedPart",

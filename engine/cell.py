@@ -9,6 +9,7 @@ import msgspec
 
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
 from ..agents.notification import UNREADABLE
+from .current_reaction import CurrentReaction
 from .error_text import described, error_text
 from .reaction import outputs_hash
 from .recursion import set_limit
@@ -32,8 +33,10 @@ SMALL_BYTES: Final = 2048
 """A state up to this size is saved after every reaction."""
 _FRAMES_TO_METHOD: Final = 2
 """Calls from `Cell._rerun` to a method of an agent: _run, method."""
-_FRAMES_TO_LOAD: Final = 0
-"""For `_loaded`. In `react`, `AgentSpec.load` is one call deeper than a method: _save, _encoded, load."""
+_FRAMES_TO_LOAD: Final = 1
+"""For `_loaded`. In `react`, `AgentSpec.load` is as deep as a method: _encoded, load."""
+_UNWATCHED: Final = CurrentReaction()
+"""For reactions that run outside of an engine."""
 _LOG_FLOOR: Final = 8 * 1024
 """Bytes of reactions remembered before the state is saved again, for small states."""
 
@@ -144,34 +147,59 @@ class Cell:
                 raise ValueError(str(error)) from error
         return cell
 
-    def react(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> "Reacted":
-        """Run one reaction and return its requests.
+    def react(
+        self,
+        note: Note,
+        now_ns: int,
+        position: int,
+        stamp: int,
+        resolve: Resolve,
+        current: CurrentReaction = _UNWATCHED,
+    ) -> "Reacted":
+        """Run one reaction and return its requests. `current` shows it to other threads while it runs.
 
         If it raises anything, the agent has afterwards the state that it had before. Raises `Unhandled` if no
         method takes the notification, `Unfit` if its payload cannot be decoded, `Unstorable` if the reaction
-        left a state that cannot be stored, and anything that the agent's code raises.
+        left a state that cannot be stored, `Skipped` if the administrator skips it, and anything that the
+        agent's code raises.
         """
+        if current.skips:
+            current.check(position)
+        # While `running` is set, Skipped may be raised anywhere: until then nothing of the cell is changed.
+        saved: tuple[bytes, Agent] | None = None
         try:
+            current.running = (position, note, self)
             context = self._run(note, now_ns, position, stamp, resolve)
             outputs = outputs_hash(context.outcome)
             size = self._since_bytes + len(note.payload) + 200
             if self._checked_bytes <= SMALL_BYTES or size > max(_LOG_FLOOR, self._checked_bytes):
-                self._save()
-                self._checked_bytes = len(self._saved)
-                self._since_bytes = 0
+                saved = self._encoded()
             else:
                 flaw = self.spec.flaw(self.agent)
                 if flaw:
                     raise Unstorable(f"the state of {self.spec.name} can no longer be stored: {flaw}")
-                self._since.append(Ran(note, now_ns, position, stamp, outputs))
-                self._since_bytes = size
+            current.running = None
+            if current.skips:
+                current.check(position)
         except (Unhandled, Unfit):
+            current.running = None
+            if current.skips:
+                current.check(position)
             raise
         except (
             BaseException
         ):  # also SystemExit and KeyboardInterrupt: an agent's code ends nothing but itself
+            current.running = None
             self._undo(resolve)
+            if current.skips:
+                # An agent may have caught Skipped and raised something else.
+                current.check(position)
             raise
+        if saved is None:
+            self._since.append(Ran(note, now_ns, position, stamp, outputs))
+            self._since_bytes = size
+        else:
+            self._replace(*saved)
         self.reactions += 1
         return Reacted(context, outputs)
 
@@ -231,14 +259,16 @@ class Cell:
         finally:
             sys.setrecursionlimit(limit)
 
-    def _save(self) -> None:
-        """Save the state, and replace the agent by the one that is loaded from it.
+    def _replace(self, saved: bytes, agent: Agent) -> None:
+        """Keep the saved state, and replace the agent by the one that is loaded from it.
 
         The two may differ: an int in a float attribute becomes a float, one list in two attributes becomes
         two, a defaultdict becomes a dict. A replica that receives the state must react like this one.
         """
-        self._saved, self.agent = self._encoded()
+        self._saved, self.agent = saved, agent
         self._since = []
+        self._checked_bytes = len(saved)
+        self._since_bytes = 0
 
     def _encoded(self) -> tuple[bytes, Agent]:
         """Return the whole state, and the agent as it is loaded from that."""

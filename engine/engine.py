@@ -12,6 +12,7 @@ from ..agents import FAILURES, AgentId, Create, Note, Outcome
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .class_loading import Unloadable
+from .current_reaction import Skipped
 from .effects import Effects
 from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
@@ -74,9 +75,11 @@ class Engine(EngineState):
         agent class that cannot be loaded here: the engine must apply no more entries then.
         """
         limit = set_limit(_FRAMES_TO_REACTION)
+        self.current.entry = index
         try:
             return self._apply(index, now_ns, payload)
         finally:
+            self.current.entry = 0
             sys.setrecursionlimit(limit)
 
     def _apply(self, index: int, now_ns: int, payload: bytes) -> Effects:
@@ -212,8 +215,8 @@ class Engine(EngineState):
         stamp = self.next_stamp
         self._before_change(cell)
         try:
-            context, outputs = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
-        except (Unhandled, Unfit) as error:
+            context, outputs = cell.react(note, self.now_ns, self.position, stamp, self.resolve, self.current)
+        except (Unhandled, Unfit, Skipped) as error:
             self._failed(cell, note, error, effects)
         except Nondeterministic:
             raise
@@ -265,7 +268,7 @@ class Engine(EngineState):
         """React to a notification to the factory agent of this server."""
         self.position += 1
         stamp = self.next_stamp
-        result = self._factory.react(note, self._directory, stamp)
+        result = self._factory.react(note, self._directory, stamp, self.position, self.current)
         self.next_stamp = result.next_stamp
         if result.created is not None:
             cell = result.created

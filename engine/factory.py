@@ -30,6 +30,7 @@ from ..agents import (
 from ..agents.notification import UNREADABLE
 from .cell import Cell
 from .class_loading import Unloadable
+from .current_reaction import CurrentReaction, Skipped
 from .directory import Directory
 from .error_text import described, error_text
 from .settings import EngineSettings
@@ -61,14 +62,17 @@ class Factory:
     _settings: EngineSettings
     keys: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
 
-    def react(self, note: Note, directory: Directory, stamp: int) -> FactoryResult:
+    def react(
+        self, note: Note, directory: Directory, stamp: int, position: int, current: CurrentReaction
+    ) -> FactoryResult:
         """Serve `Create` or `Delete`. Other notifications are an error without an answer.
 
+        `position` is that of this reaction; `current` shows it to other threads while code of an agent runs.
         Raises Unloadable.
         """
         try:
             if note.type == Create.type_name:
-                return self._create(note, decode(Create, note.payload), directory, stamp)
+                return self._create(note, decode(Create, note.payload), directory, stamp, position, current)
             if note.type == RefuseCreate.type_name:
                 return self._refuse(decode(RefuseCreate, note.payload), stamp)
             if note.type == Delete.type_name:
@@ -109,26 +113,35 @@ class Factory:
         except BaseException as error:  # also SystemExit: the replica stops in order
             raise Unloadable(class_name, error) from error
 
-    def _create(self, note: Note, ask: Create, directory: Directory, stamp: int) -> FactoryResult:
+    def _create(
+        self,
+        note: Note,
+        ask: Create,
+        directory: Directory,
+        stamp: int,
+        position: int,
+        current: CurrentReaction,
+    ) -> FactoryResult:
         known = self.keys.get(ask.key) if ask.key else None
         if known is not None:
             return FactoryResult(stamp, answer=Created(known))
         try:
+            current.check(position)
             self._check_name(ask.name, directory)
             identity, next_stamp = self._identity(note, ask, directory, stamp)
             spec = self._loaded(ask.class_name)
             self._check_class(spec, note, ask)
+            current.running = (position, note, None)
             state = spec.save(spec.build(ask.state))
             cell = Cell.create(identity, ask.name, spec, state)
+            current.running = None
+            current.check(position)
         except Unloadable:
             raise
-        except (AgentError, ValueError) as error:
-            return self._refused(stamp, ask.class_name, error_text(error))
         except BaseException as error:  # also SystemExit, which must not end the process
-            kind, message = described(error)
-            return self._refused(
-                stamp, ask.class_name, f"{ask.class_name} cannot be created: {kind}: {message}"
-            )
+            current.running = None
+            reason = _reason(ask, _settled(error, position, current))
+            return self._refused(stamp, ask.class_name, reason)
         if ask.key:
             self.keys[ask.key] = identity
             if len(self.keys) > self._settings.max_created_keys:
@@ -198,3 +211,19 @@ class Factory:
                 stamp, error=f"{cell.identity} belongs to the platform and cannot be deleted"
             )
         return FactoryResult(stamp, answer=Deleted(cell.identity), deleted=cell)
+
+
+def _settled(error: BaseException, position: int, current: CurrentReaction) -> BaseException:
+    """Return Skipped in place of any other error of a reaction that the administrator skips."""
+    try:
+        current.check(position)
+    except Skipped as skipped:
+        return skipped
+    return error
+
+
+def _reason(ask: Create, error: BaseException) -> str:
+    if isinstance(error, (AgentError, ValueError)):
+        return error_text(error)
+    kind, message = described(error)
+    return f"{ask.class_name} cannot be created: {kind}: {message}"

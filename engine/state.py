@@ -6,6 +6,7 @@ from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
 from .cell import AgentState, Cell
 from .class_loading import load_class, stored_class
+from .current_reaction import CurrentReaction
 from .directory import Directory
 from .effects import Effects
 from .factory import Factory
@@ -50,6 +51,8 @@ class EngineState:
         self._load = load
         self._outside = outside(server)
         self._factory_id = factory_of(server)
+        self.current = CurrentReaction()
+        """What is applied at this moment; other threads read it."""
         self._clear()
 
     def _clear(self) -> None:

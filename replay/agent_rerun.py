@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ..agents import AgentError, AgentId, Create, decode
 from ..agents.notification import UNREADABLE
 from ..engine import Rerun
+from ..engine.current_reaction import Skipped
 from ..engine.error_text import described, summary
 from ..engine.routing import Routing
 
 __all__ = ["AgentRerun", "Record"]
+
+_SKIPPED_ERROR: Final = summary(*described(Skipped()))
+"""The recorded error of a reaction that the administrator has skipped."""
 
 
 class Record(msgspec.Struct, gc=False):
@@ -103,6 +107,11 @@ class AgentRerun:
     def _react(self, record: Record) -> None:
         if self._rerun is None:
             self._skipped = "it was created before the trace begins"
+            return
+        if record.error == _SKIPPED_ERROR:
+            # It may not end: the recorded result is that the administrator skipped it.
+            self._reactions += 1
+            self._errors += 1
             return
         error, outputs = "", b""
         self._error, self._unknown = record.error, ""
