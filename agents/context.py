@@ -1,5 +1,6 @@
 """The context of a reaction: everything that it may read and request besides its state."""
 
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -10,7 +11,8 @@ import msgspec
 from .agent import Agent, AgentError, agent_spec
 from .builtin import Create
 from .envelope import Note, ReplyTo, check_address
-from .ids import Address, AgentId, factory
+from .ids import Address, AgentId, connection_manager, factory
+from .names import check_importable
 from .notification import Notification, encode
 from .state_types import with_sorted_sets
 
@@ -146,7 +148,9 @@ class Context:
             raise TypeError("a notification that is encoded has a type, text, and a payload, bytes")
         self._post(to, type, payload, request)
 
-    def _post(self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0) -> None:
+    def _post(
+        self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0, *, creating: bool = False
+    ) -> None:
         if len(payload) > MAX_NOTIFICATION_BYTES:
             raise ValueError(
                 f"{type} has {len(payload)} bytes, more than {MAX_NOTIFICATION_BYTES}: send it in parts"
@@ -167,6 +171,8 @@ class Context:
             if "@" in name:
                 raise ValueError(f"{to!r} has more than one @; write name@server")
             self._resolve(server)
+        if type == Create.type_name and not creating:
+            self._check_creation(to)
         if to is not self.sender or request is not self.request:
             check_address(to, request)
         sends = self._requests().sends
@@ -176,6 +182,17 @@ class Context:
                 f"a reaction may send {_MAX_SENDS} notifications with {_MAX_SENT_BYTES} bytes; send fewer"
             )
         sends.append(Note(to, self.agent, type, payload, request))
+
+    def _check_creation(self, to: Address) -> None:
+        """Raise AgentError for a `Create` to the factory of this server that `create` has not made.
+
+        Its class may be missing on one replica only. Other servers check what they receive.
+        """
+        here = self.agent.host
+        with contextlib.suppress(ValueError):
+            to = AgentId.parse(to) if isinstance(to, str) and to.startswith("#") else to
+        if to == factory(here) and self.agent != connection_manager(here):
+            raise AgentError("an agent creates another one with ctx.create(Class); it may not send a Create")
 
     def _answer_explicitly(self) -> None:
         """Record that the answer is an explicit one: an earlier notification to the sender is not it."""
@@ -196,11 +213,12 @@ class Context:
 
         `state` holds arguments of the constructor. What is sent to the id from now on arrives after the
         agent was created. If the other side cannot create it, this agent gets `CreateFailed`.
-        Raises AgentError if the class cannot be an agent or cannot have that state, ValueError if the server
-        is unknown, TypeError for a name that is not text.
+        Raises AgentError if the class cannot be an agent, cannot have that state or cannot be imported by its
+        name, ValueError if the server is unknown, TypeError for a name that is not text.
         """
         host = self.agent.host if server is None else self._resolve(server)
         spec = agent_spec(cls)
+        check_importable(cls)
         if not isinstance(name, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{name!r} is not a name; give text or None")
         try:
@@ -210,7 +228,8 @@ class Context:
         spec.build(values)
         identity = AgentId(self.agent.host, host, self._next_stamp)
         self._next_stamp += 1
-        self.send(factory(host), Create(class_name=spec.location, name=name, state=values, id=identity))
+        create = Create(class_name=spec.location, name=name, state=values, id=identity)
+        self._post(factory(host), create.type_name, encode(create), creating=True)
         return identity
 
     def delete(self) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-__all__ = ["AgentError", "ClassNames", "location", "names_of"]
+__all__ = ["AgentError", "ClassNames", "check_importable", "location", "names_of"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,18 @@ def location(cls: type) -> str:
     A script's classes have the name by which the script can be imported.
     """
     return f"{_module_name(cls.__module__)}:{cls.__qualname__}"
+
+
+def check_importable(cls: type) -> None:
+    """Raise AgentError, with the remedy, unless replicas can import the class by its `location`."""
+    found: object = sys.modules.get(cls.__module__)
+    for part in cls.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is not cls or _module_name(cls.__module__) == "__main__":
+        raise AgentError(
+            f"{location(cls)} cannot be imported by that name on the replicas; "
+            "define the class at the top level of a module"
+        )
 
 
 def _module_name(module: str) -> str:

@@ -36,7 +36,7 @@ class Harness:
         account = harness.deploy(Account, name="alice")
         assert harness.send("alice", Deposit(5)) == [Balance(5)]
 
-    Agent classes need not be importable.
+    Classes that are deployed need not be importable; those that agents create with ``ctx.create`` must be.
     """
 
     def __init__(

@@ -5,10 +5,22 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from quorate import Agent, AgentError, Context, Create, Created, CreateFailed, Notification, reacts
+from quorate import (
+    Agent,
+    AgentError,
+    Context,
+    Create,
+    Created,
+    CreateFailed,
+    ExceptionNotification,
+    Notification,
+    ReplyTo,
+    reacts,
+)
 from quorate.agents import AgentId, AgentSpec, Note, RefuseCreate, agent_spec, encode, factory, outside
 from quorate.engine import Effects, Engine, NetInput, Posts, Unloadable, encode_batch
 from quorate.engine.class_loading import load_class
+from quorate.testing.harness import Harness
 
 NAME = f"{__name__}:Clerk"
 OUTSIDE, FACTORY = outside(0), factory(0)
@@ -128,3 +140,83 @@ def test_a_name_that_is_taken_is_refused_without_loading() -> None:
     (answer,) = apply(each, create()).replies
     assert answer.type == CreateFailed.type_name
     assert len(loads) == 1
+
+
+def raw(to: AgentId | str | ReplyTo) -> Callable[[Context], object]:
+    return lambda ctx: ctx.send(to, Create(NAME))
+
+
+def forwarded(to: AgentId | str) -> Callable[[Context], object]:
+    return lambda ctx: ctx.forward(to, Create.type_name, encode(Create(NAME)))
+
+
+def inside() -> type[Agent]:
+    @attrs.define
+    class Inner(Agent):
+        @reacts
+        def go(self, ctx: Context, _: Go) -> None: ...
+
+    return Inner
+
+
+def renamed() -> type[Agent]:
+    return attrs.make_class("Elsewhere", {}, bases=(Clerk,))
+
+
+acts: list[Callable[[Context], object]] = []
+"""What the next reaction of `Actor` does."""
+
+
+@attrs.define
+class Actor(Agent):
+    @reacts
+    def go(self, ctx: Context, _: Go) -> None:
+        acts[-1](ctx)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        raw(FACTORY),
+        raw("#0.0.2"),
+        raw("#00.0.002"),
+        raw(ReplyTo(FACTORY, 0)),
+        forwarded(FACTORY),
+        forwarded("#0.0.2"),
+    ],
+)
+def test_an_agent_that_sends_a_creation_to_its_own_factory_fails_and_is_told_the_call(
+    act: Callable[[Context], object],
+) -> None:
+    harness = Harness()
+    harness.deploy(Actor, name="actor")
+    acts.append(act)
+    (answer,) = harness.send("actor", Go())
+    assert isinstance(answer, ExceptionNotification)
+    assert (answer.error, "ctx.create(Class)" in answer.message) == ("AgentError", True)
+    assert not harness.engine.find("clerk")
+
+
+@pytest.mark.parametrize("make", [inside, renamed])
+def test_an_agent_cannot_create_one_of_a_class_that_has_no_name_to_import_it_by(
+    make: Callable[[], type[Agent]],
+) -> None:
+    harness = Harness()
+    harness.deploy(Actor, name="actor")
+    cls = make()
+    acts.append(lambda ctx: ctx.create(cls))
+    (answer,) = harness.send("actor", Go())
+    assert isinstance(answer, ExceptionNotification)
+    assert answer.error == "AgentError"
+    assert "define the class at the top level of a module" in answer.message
+
+
+def test_an_agent_creates_one_of_a_class_in_a_module_and_sends_creations_to_other_servers() -> None:
+    harness = Harness(names={"s0": 0, "s1": 1})
+    harness.deploy(Actor, name="actor")
+    acts.append(lambda ctx: ctx.create(Clerk, name="clerk"))
+    assert harness.send("actor", Go()) == []
+    assert isinstance(harness.agent("clerk"), Clerk)
+    acts.append(raw(factory(1)))
+    effects = harness.post(harness.note("actor", Go()))
+    assert [note.type for _, note in effects.network[1]] == [Create.type_name]
