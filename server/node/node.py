@@ -266,8 +266,13 @@ class Node:
         """Submit the queued input if the channel accepts it now; otherwise a later batch has it."""
         self._run(now, wall_ns)
 
-    def drain(self) -> Output:
-        """Return the work for the driver since the last call."""
+    def drain(self, now: float) -> Output:
+        """Return the work for the driver since the last call.
+
+        Effects are dropped once the lease is over, such as after a reaction that took long: another replica
+        may be serving.
+        """
+        self._watch_lease(now)
         out, self._out = self._out, Output()
         mastership = self._mastership
         if mastership.role_changes:

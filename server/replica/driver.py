@@ -81,7 +81,7 @@ class Driver:
         try:
             while not self._stopped:
                 self._again = False
-                self._carry_out(node.drain())
+                self._carry_out(node.drain(time.monotonic()))
                 now = time.monotonic()
                 if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
                     self.flush_soon()

@@ -320,10 +320,10 @@ class Cluster:
             now, wall_ns = self.now, EPOCH_NS + int(self.now * 1e9) + replica.skew_ns
             call(now, wall_ns, *args)
             while True:
-                self._act(replica, node.drain())
+                self._act(replica, node.drain(now))
                 if not node.work(now, wall_ns):
                     break
-            self._act(replica, node.drain())
+            self._act(replica, node.drain(now))
         finally:
             self.current = before
         if replica.rejoin:

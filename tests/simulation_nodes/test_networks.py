@@ -143,7 +143,7 @@ class Site:
 
     def act(self) -> None:
         """Act on what the node says; it takes a while until it has applied the next entry."""
-        out = self.node.drain()
+        out = self.node.drain(self.time()[0])
         for effects in out.effects:
             self.master.carry_out(effects)
         self.lines += out.lines

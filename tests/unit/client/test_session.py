@@ -182,6 +182,30 @@ def test_a_gap_in_the_output_makes_the_session_reopen():
     ]
 
 
+def test_a_gap_of_one_in_the_output_makes_the_session_reopen():
+    driver = Driver().open()
+    driver.receive(ClientOutput(0, 1, [note(1)]))
+    driver.events()
+    driver.receive(ClientOutput(0, 3, [note(3)]))
+    assert driver.events() == [
+        Disconnect(),
+        Interrupted("notification 2 from the server is missing"),
+        Connect(A),
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 4, 7])
+def test_half_a_frame_of_a_lost_connection_is_not_read_with_the_next_one(cut):
+    driver = Driver().open()
+    driver.session.received(0.0, encode_frame(ClientOutput(0, 1, [note(1)]))[:cut])
+    driver.session.lost(1.0, "cut")
+    driver.events()
+    driver.session.connected(1.0)
+    driver.frames()
+    driver.receive(WELCOME, ClientOutput(0, 1, [note(1)]))
+    assert driver.events() == [Resumed(A), Delivered([note(1)])]
+
+
 def test_acknowledgements_wait_for_company_but_not_for_ever():
     driver = Driver(ack_delay_s=0.5).open()
     driver.receive(ClientOutput(0, 1, [note(1)]))

@@ -235,6 +235,19 @@ def test_idle_time_starts_again_under_a_new_master(make_bench):
     assert back.connection == welcome.connection
 
 
+def test_idle_time_starts_again_when_a_client_reopens_its_connection(bench):
+    tcp, welcome = bench.opened()
+    proxy = AgentId.parse(welcome.connection)
+    bench.ctx.pass_time(50)
+    tcp.cut()
+    bench.opened(connection=welcome.connection)
+    for seconds in (10, 49.9):
+        bench.ctx.pass_time(seconds)
+        assert bench.harness.engine.find(proxy) is not None
+    bench.ctx.pass_time(0.2)
+    assert bench.harness.engine.find(proxy) is None
+
+
 def test_a_late_idle_check_gives_clients_another_chance(bench):
     _, welcome = bench.opened()
     bench.harness.now_ns += int(500e9)
@@ -298,6 +311,40 @@ def test_orders_for_a_proxy_count_only_from_the_service(bench):
     received = [n.type for f in frames for n in f.notes]
     assert received == [Reopen.type_name, "quorate.connection.input/1"]
     assert all(n.sender == me for f in frames for n in f.notes)
+
+
+def test_what_a_client_has_acknowledged_makes_room_for_more(bench, monkeypatch):
+    monkeypatch.setattr("quorate.agents.proxy.MAX_OUTPUT_BYTES", 10_000)
+    bench.harness.deploy(Giver, name="giver")
+    tcp, welcome = bench.opened()
+    for number in range(1, 20):
+        wanted = ClientNote("giver", Wanted.type_name, encode(Wanted(3000)))
+        (output,) = bench.say(tcp, ClientInput(number - 1, number, [wanted]))
+        assert [len(note.payload) > 3000 for note in output.notes] == [True]
+    tcp.cut()
+    # An acknowledgement by the hello makes room, too.
+    again, _ = bench.opened(connection=welcome.connection, ack=19)
+    more = [ClientNote("giver", Wanted.type_name, encode(Wanted(3000)))] * 3
+    (output,) = bench.say(again, ClientInput(19, 20, more))
+    assert len(output.notes) == 3
+    # Without one nothing more is sent, until it comes.
+    assert [frame.notes for frame in bench.say(again, ClientInput(19, 23, more))] == [[]]
+    frames = bench.say(again, ClientInput(22, 26, []))
+    assert sum(len(frame.notes) for frame in frames) == 3
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_client_whose_output_was_lost_within_the_server_reopens_and_gets_all_of_it(bench, deposit, lost):
+    tcp, welcome = bench.opened()
+    bench.ctx.auto = False
+    bench.say(tcp, ClientInput(0, 1, [note(deposit, 5)] * lost))
+    bench.harness.post(*bench.ctx.queue)
+    bench.ctx.queue.clear()
+    bench.ctx.auto = True
+    assert amounts(bench.say(tcp, ClientInput(0, lost + 1, [note(deposit, 5)]))) == []
+    assert not tcp.connected
+    again, _ = bench.opened(connection=welcome.connection)
+    assert amounts(again.rest) == [5 * number for number in range(1, lost + 2)]
 
 
 @attrs.frozen

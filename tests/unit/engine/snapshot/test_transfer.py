@@ -1,14 +1,14 @@
 """The state of an engine in parts: a copy converges while the original goes on, whoever sends them."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 import pytest
 
 from quorate import Agent, AgentId, Context, Delete, Notification, reacts
-from quorate.agents import AgentError, factory
-from quorate.engine import Engine, SnapshotError, Source, Staging
+from quorate.agents import AgentError, Create, Note, agent_spec, encode, factory, outside
+from quorate.engine import Engine, EngineSettings, Posts, SnapshotError, Source, Staging, encode_batch
 from quorate.engine.snapshot import precopy
 from quorate.testing.harness import Harness
 
@@ -331,3 +331,42 @@ def test_a_state_that_is_not_whole_is_not_installed() -> None:
     target = fresh()
     with pytest.raises(SnapshotError, match="not complete"):
         target.install(target.staging())
+
+
+def ask(engine: Engine, key: str) -> list[Note]:
+    """Ask for a new agent under a key, and return the answers."""
+    state = agent_spec(Sum).save(Sum())
+    create = Create(agent_spec(Sum).location, None, state, None, key)
+    note = Note(factory(0), outside(0), Create.type_name, encode(create), 7)
+    effects = engine.apply(engine.applied + 1, 5, encode_batch([Posts([note])]))
+    return effects.replies
+
+
+def transferred(engine: Engine) -> Engine:
+    target = Engine(0, {"s0": 0}, engine.settings, LOAD)
+    target.restore(engine.snapshot())
+    return target
+
+
+def stored(engine: Engine) -> Engine:
+    capture = engine.capture()
+    capture.step()
+    target = Engine(0, {"s0": 0}, engine.settings, LOAD)
+    target.load(capture.header, capture.agents)
+    return target
+
+
+@pytest.mark.parametrize("copy", [transferred, stored])
+def test_the_copy_of_a_state_has_the_keys_under_which_agents_were_created(
+    copy: Callable[[Engine], Engine],
+) -> None:
+    original = Engine(0, {"s0": 0}, EngineSettings(max_created_keys=2), LOAD)
+    answers = {key: ask(original, key) for key in ("first", "second")}
+    target = copy(original)
+    assert {key: ask(target, key) for key in ("first", "second")} == answers
+    assert len(list(target.cells())) == 2
+    # Both forget the same key when there are too many.
+    for engine in (original, target):
+        ask(engine, "third")
+    assert ask(original, "second") == ask(target, "second") == answers["second"]
+    assert ask(original, "first") == ask(target, "first") != answers["first"]

@@ -113,7 +113,7 @@ class Slow:
         self.works += 1
         return True
 
-    def drain(self) -> Output:
+    def drain(self, now: float) -> Output:
         return Output()
 
     def deadline(self, _now: float, _wall_ns: int) -> None:

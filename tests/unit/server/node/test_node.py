@@ -92,7 +92,7 @@ class Alone:
 
     def work(self) -> None:
         while True:
-            out = self.node.drain()
+            out = self.node.drain(self.now)
             for field in ("effects", "trace", "roles", "committed", "lines"):
                 getattr(self.out, field).extend(getattr(out, field))
             self.out.stopped = out.stopped or self.out.stopped
@@ -131,7 +131,7 @@ def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
     node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
     node.start(50.0, WALL)
     assert node.engine.birth == 0
-    while node.drain() and node.work(50.0, WALL):
+    while node.drain(50.0) and node.work(50.0, WALL):
         pass
     assert node.engine.birth == WALL
     assert node.engine.applied == node.channel.last
@@ -140,17 +140,17 @@ def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
 def test_services_are_started_before_the_first_entry_which_has_what_they_send_at_once() -> None:
     node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
     node.start(50.0, WALL)
-    out = node.drain()
+    out = node.drain(50.0)
     while not out.roles:
         assert node.channel.last == 0
         assert node.work(50.0, WALL)
-        out = node.drain()
+        out = node.drain(50.0)
     assert out.roles[0].first_time
     assert node.channel.last == 0
     node.post([Note(factory(0), outside(0), Poke.type_name, encode(Poke(0.0)), 5)])
     assert node.work(50.0, WALL)
     assert node.channel.last == 1
-    while node.drain() and node.work(50.0, WALL):
+    while node.drain(50.0) and node.work(50.0, WALL):
         pass
     assert node.reactions == 1
     assert node.channel.last == 1
@@ -326,9 +326,9 @@ def test_that_entries_are_committed_is_written_and_not_waited_for_unless_somethi
 
     def written() -> list[tuple[list[type], int]]:
         """The records of each output, and its token."""
-        outs = [node.drain()]
+        outs = [node.drain(50.0)]
         while node.work(50.0, WALL) or outs[-1].token:
-            outs.append(node.drain())
+            outs.append(node.drain(50.0))
         return [([type(record) for record in out.persist], out.token) for out in outs if out.persist]
 
     node.start(50.0, WALL)

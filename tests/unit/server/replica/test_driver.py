@@ -29,7 +29,7 @@ class Node:
     def flush(self, now: float, wall_ns: int) -> None:
         """Nothing waits."""
 
-    def drain(self) -> None:
+    def drain(self, now: float) -> None:
         """Nothing."""
 
     def work(self, now: float, wall_ns: int) -> bool:
