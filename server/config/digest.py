@@ -8,6 +8,7 @@ import msgspec
 from .servers import Server
 
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
+INSECURE_NETWORK_PROPERTY = "insecure_network"
 REPLICATED_PROPERTIES = (
     "digest_every",
     "high_water",
@@ -28,8 +29,9 @@ def config_digest(
     """Return a hash that is equal for files that differ in comments, spacing, or aliases of classes only.
 
     `setting` is `Config.setting`. Left out are: secrets and passwords, because the digest is sent in clear;
-    nbClusterExpected, which an operator may override at a start; the arguments of services and <nat>, which
-    concern one process; and the replicas of clusters, which are added and removed while the cluster runs.
+    insecure_network, which only permits a replica to listen without a secret; nbClusterExpected, which an
+    operator may override at a start; the arguments of services and <nat>, which concern one process; and the
+    replicas of clusters, which are added and removed while the cluster runs.
     The properties that decide how agents react count, wherever they are set.
     """
     facts = [
@@ -64,5 +66,5 @@ def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[ob
 
 
 def _visible(properties: Mapping[str, str]) -> list[tuple[str, str]]:
-    hidden = {SECRET_PROPERTY, "nbClusterExpected"}
+    hidden = {SECRET_PROPERTY, INSECURE_NETWORK_PROPERTY, "nbClusterExpected"}
     return sorted((name, value) for name, value in properties.items() if name not in hidden)

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from .checks import check
+from .exposure import check_exposure
 from .model import Config
 from .properties import check_combinations, check_properties, check_replicas_agree
 from .reader import read
@@ -42,5 +43,6 @@ def load(path: str | os.PathLike[str], *, check_imports: bool = True) -> Config:
     if not report.problems:
         check_replicas_agree(config, report)
         check_combinations(config, tree, report)
+        check_exposure(config, report)
     report.raise_if_problems()
     return config

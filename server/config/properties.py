@@ -10,7 +10,7 @@ from ...engine import EngineSettings
 from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
 from ...services.base import DEFAULT_MAX_CONNECTIONS
-from .digest import REPLICATED_PROPERTIES, SECRET_PROPERTY
+from .digest import INSECURE_NETWORK_PROPERTY, REPLICATED_PROPERTIES, SECRET_PROPERTY
 from .dtd import Element
 from .imports import import_problem
 from .joram import is_joram_property
@@ -78,6 +78,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "max_turn": _COUNT_FROM_1,
     "max_turn_bytes": _COUNT_FROM_1,
     "max_waiting": _COUNT_FROM_1,
+    INSECURE_NETWORK_PROPERTY: _boolean,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
     SECRET_PROPERTY: _secret,
     "snapshot_bytes": _COUNT_FROM_1,

@@ -34,7 +34,8 @@ def test_a_replica_without_problems_adds_nothing() -> None:
 def compared(found: dict[str, Any], place: Path) -> list[str] | None:
     file = place / "a3servers.xml"
     file.write_text(
-        '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
+        '<config><property name="secret" value="x"/><domain name="D1"/>'
+        '<cluster id="0" name="s0"><server id="0" hostname="h">'
         '<network domain="D1" port="1000"/></server></cluster></config>'
     )
     return differences_from_file(

@@ -358,7 +358,8 @@ def test_apply_says_that_another_command_has_undone_its_steps(
 ) -> None:
     file = tmp_path / "a3servers.xml"
     file.write_text(
-        '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
+        '<config><property name="secret" value="x"/><domain name="D1"/>'
+        '<cluster id="0" name="s0"><server id="0" hostname="h">'
         '<network domain="D1" port="1000"/></server></cluster></config>'
     )
     found = {id: SeatStatus(f"h (D1 h:{1000 + id})", voter=True, member=True) for id in (0, 1)}
@@ -417,7 +418,8 @@ def test_a_dry_run_says_by_its_status_whether_something_would_be_done(
 ) -> None:
     file = tmp_path / "a3servers.xml"
     file.write_text(
-        '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
+        '<config><property name="secret" value="x"/><domain name="D1"/>'
+        '<cluster id="0" name="s0"><server id="0" hostname="h">'
         '<network domain="D1" port="1000"/></server></cluster></config>'
     )
     found = {0: SeatStatus("h (D1 h:1000)", voter=True, member=True)}

@@ -11,7 +11,10 @@ BEFORE = {("s0", 1), ("s0", 2)}
 
 def write(path: Path, *replicas: tuple[int, str]) -> None:
     inside = "".join(SERVER.format(*replica) for replica in replicas)
-    path.write_text(f'<config><domain name="D1"/><cluster id="0" name="s0">{inside}</cluster></config>')
+    secret = '<property name="secret" value="x"/>'
+    path.write_text(
+        f'<config>{secret}<domain name="D1"/><cluster id="0" name="s0">{inside}</cluster></config>'
+    )
 
 
 def test_an_edit_is_reported_once_with_the_new_replicas_of_this_host(tmp_path: Path) -> None:

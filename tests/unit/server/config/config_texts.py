@@ -1,5 +1,8 @@
 """Texts of configuration files, valid but for what a test puts into them."""
 
+OPEN = '<property name="insecure_network" value="true"/>'
+"""Lets replicas listen on hosts that other machines reach, without a secret."""
+
 CM = '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
 TCP = '<service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" args="{}"/>'
 
@@ -12,7 +15,7 @@ def one(inner: str = "", attributes: str = 'id="0" name="s0" hostname="localhost
 def two(second: str, domains: str = '<domain name="D1"/>') -> str:
     """A good server and ``second``, which begins on line 4."""
     first = '<server id="0" name="s0" hostname="a">\n<network domain="D1" port="10"/></server>'
-    return f"<config>{domains}{first}\n\n{second}\n</config>"
+    return f"<config>{OPEN}{domains}{first}\n\n{second}\n</config>"
 
 
 def cluster(attributes: str = "", replicas: int = 3, extra: str = "") -> str:
@@ -21,7 +24,7 @@ def cluster(attributes: str = "", replicas: int = 3, extra: str = "") -> str:
         f'<server id="{i}" hostname="h{i}"><network domain="D1" port="10"/></server>' for i in range(replicas)
     ]
     return (
-        f'<config><domain name="D1"/>\n<cluster id="0" name="s0" {attributes}>\n{extra}\n'
+        f'<config>{OPEN}<domain name="D1"/>\n<cluster id="0" name="s0" {attributes}>\n{extra}\n'
         + "\n".join(lines)
         + "\n</cluster></config>"
     )

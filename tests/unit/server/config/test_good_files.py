@@ -16,6 +16,8 @@ from quorate.server.config import (
     load,
 )
 
+from .config_texts import OPEN
+
 Good = Callable[[str], Config]
 
 HERE = Path(__file__).parent
@@ -39,7 +41,7 @@ def net(identifier: int, *domains: str, extra: str = "") -> str:
 
 def config(*servers: str, domains: str = "A B C") -> str:
     declared = "".join(f'<domain name="{name}"/>' for name in domains.split())
-    return f"<config>{declared}{''.join(servers)}</config>"
+    return f"<config>{OPEN}{declared}{''.join(servers)}</config>"
 
 
 def test_the_sample_of_the_joram_specification_is_valid_as_it_is() -> None:
@@ -130,9 +132,9 @@ def test_the_nearest_property_wins(good: Good) -> None:
     c = good(
         '<config><property name="x" value="all"/><property name="y" value="all"/><domain name="A"/>'
         '<cluster id="0" name="c"><property name="x" value="cluster"/>'
-        '<server id="3" hostname="a"><property name="x" value="replica"/>'
+        '<server id="3" hostname="localhost"><property name="x" value="replica"/>'
         '<network domain="A" port="1"/></server>'
-        '<server id="4" hostname="b"><network domain="A" port="1"/></server></cluster></config>'
+        '<server id="4" hostname="localhost"><network domain="A" port="2"/></server></cluster></config>'
     )
     assert c.setting("x", server="c", replica=3) == "replica"
     assert c.setting("x", server="c", replica=4) == "cluster"
@@ -170,7 +172,7 @@ def test_the_expected_replicas_come_from_an_attribute_or_a_property(
 def test_durability_is_disk_unless_the_file_says_otherwise(good: Good, element: str, durability: str) -> None:
     name = element.partition(" ")[0]
     network = '<network domain="A" port="1"/>'
-    c = good(f'<config><domain name="A"/><{element} id="0" hostname="b">{network}</{name}></config>')
+    c = good(f'<config><domain name="A"/><{element} id="0" hostname="localhost">{network}</{name}></config>')
     assert c.server(0).durability == durability
     assert not c.notes
 
@@ -178,9 +180,9 @@ def test_durability_is_disk_unless_the_file_says_otherwise(good: Good, element: 
 def test_old_elements_are_accepted_with_a_note(good: Good) -> None:
     c = good(
         '<config name="old"><domain name="A" network="x.SpecialNetwork"/>'
-        '<transient id="1" hostname="a" server="0"><jvmArgs value="-Xmx1g"/>'
+        '<transient id="1" hostname="localhost" server="0"><jvmArgs value="-Xmx1g"/>'
         '<network domain="A" port="1"/></transient>'
-        '<server id="0" hostname="b"><network domain="A" port="1"/></server></config>'
+        '<server id="0" hostname="localhost"><network domain="A" port="2"/></server></config>'
     )
     assert c.server(1).transient
     notes = " ".join(note.message for note in c.notes)
@@ -279,6 +281,7 @@ def test_a_service_of_the_user_may_be_written_in_two_ways(
         ('name="s0"', 'name="s0" ack="ALL"'),
         ('name="s0"', 'name="s0" nbClusterExpected="2"'),
         ("<config>", '<!DOCTYPE config SYSTEM "a3config.dtd"><config><property name="secret" value="x"/>'),
+        ("<config>", f"<config>{OPEN}"),
         ('id="2"', 'id="5"'),
         ("16303", "16309"),
     ],
@@ -298,7 +301,10 @@ def test_the_digest_does_not_depend_on_how_a_file_is_written_nor_on_the_replicas
         ('id="0" name', 'id="7" name'),
         ('name="s0"', 'name="s0" ack="MAJORITY"'),
         ("<config>", '<config><property name="x" value="1"/>'),
-        ("</config>", '<server id="8" hostname="h"><network domain="D1" port="1"/></server></config>'),
+        (
+            "</config>",
+            '<server id="8" hostname="localhost"><network domain="D1" port="1"/></server></config>',
+        ),
     ],
 )
 def test_the_digest_depends_on_what_replicas_must_agree_on(change: tuple[str, str], good: Good) -> None:

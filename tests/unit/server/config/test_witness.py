@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from quorate.server.cli.check import command as check
 from quorate.server.config import Config, ConfigError, load
 
+from .config_texts import OPEN
+
 CM = '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
 WITNESS = {1: 'witness="true"'}
 
@@ -24,7 +26,7 @@ def read(
     path = place / "a3servers.xml"
     cluster = f'<cluster id="0" name="s0" {attributes}>'
     path.write_text(
-        "\n".join(['<config><domain name="D1"/>', cluster, *replicas, "</cluster></config>"]), "utf-8"
+        "\n".join([f'<config>{OPEN}<domain name="D1"/>', cluster, *replicas, "</cluster></config>"]), "utf-8"
     )
     return load(path)
 

@@ -10,7 +10,8 @@ from quorate.server.admin.reconfiguration_plan import ReconfigurationStep, SeatS
 from quorate.server.config import Config, load
 from quorate.server.network.addresses import Addresses, ReplicaAddress, decode_address
 
-XML = """<config><domain name="D1"/><domain name="D2"/><cluster id="0" name="s0">{}</cluster></config>"""
+XML = """<config><property name="secret" value="x"/><domain name="D1"/><domain name="D2"/>
+<cluster id="0" name="s0">{}</cluster></config>"""
 REPLICA = (
     '<server id="{0}" hostname="h{0}"><network domain="D1" port="{1}"/><network domain="D2" port="{2}"/>'
     '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
