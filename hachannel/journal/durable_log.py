@@ -10,6 +10,7 @@ from ..model.log import (
     Appended,
     Booted,
     Committed,
+    Fitness,
     Foreseen,
     Leased,
     LogRecord,
@@ -48,6 +49,8 @@ class Remembered(msgspec.Struct, array_like=True):
     """Longest time for which an earlier process may have granted a lease, in seconds."""
     foreseen: bool = False
     """`accepted` is a first view that may become active at any moment."""
+    unfit: bool = False
+    """The state of the application is wrong, whatever the log says."""
 
     def apply(self, record: LogRecord) -> None:
         """Apply one record."""
@@ -74,6 +77,9 @@ class Remembered(msgspec.Struct, array_like=True):
                 self.base = record.base
                 self.last = self.commit = record.base.at
                 self.submitters = record.submitters
+                self.unfit = False
+            case Fitness():
+                self.unfit = record.unfit
             case Booted():
                 self.boots = record.boot
             case Leased():
@@ -106,6 +112,7 @@ class DurableLog(MemoryLog):
             lease_s=remembered.lease_s,
             guest=remembered.guest,
             foreseen=remembered.foreseen,
+            unfit=remembered.unfit,
         )
 
     def recovered(self) -> Recovered:

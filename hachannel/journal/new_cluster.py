@@ -4,10 +4,11 @@ The view protocol never gives up an entry that may have been committed. An opera
 replica: the new configuration is this replica alone. It keeps its whole log, also entries that it does not
 know to be committed, since they may have been acknowledged. Views carry the *lineage* of their cluster: the
 life of the replica that it began with. Replicas of different lineages accept only heartbeats from each other,
-so the old and the new cluster never mix. Reasons: docs/decisions/0013-beginning-again.md.
+so the old and the new cluster never mix. If the state of this replica was found to be wrong, the new cluster
+takes it for right, since there is no other. Reasons: docs/decisions/0013-beginning-again.md.
 """
 
-from ..model.log import Accepted, Activated
+from ..model.log import Accepted, Activated, Fitness
 from ..model.view import NO_VIEW, Seat, View, ViewNumber, Voter
 from .durable_log import Remembered
 from .journal import Journal
@@ -51,5 +52,5 @@ def begin_again(journal: Journal, me: Voter, seats: tuple[Seat, ...]) -> View:
     """
     entries, remembered = journal.recovered, journal.remembered
     view = first_view(remembered, me, seats, entries[-1].view if entries else remembered.base.view)
-    journal.rename(me.incarnation, [Accepted(view), Activated(view.number)])
+    journal.rename(me.incarnation, [Accepted(view), Activated(view.number), Fitness(False)])
     return view

@@ -110,7 +110,7 @@ class Membership:
 
     def _master(self) -> View:
         state = self._state
-        if not state.leading or state.leaving or state.accepted is None:
+        if not state.leading or state.leaving or state.unfit or state.accepted is None:
             raise NotMaster("this replica is not the master of an active view: ask the master")
         return state.accepted
 

@@ -86,6 +86,13 @@ class Reset:
 
 
 @attrs.frozen
+class Fitness:
+    """Record: whether the state of the application is wrong. A whole state (`Reset`) makes it right."""
+
+    unfit: bool
+
+
+@attrs.frozen
 class Booted:
     """Record: a process with this number has begun to submit."""
 
@@ -109,6 +116,7 @@ LogRecord: TypeAlias = (
     | Committed
     | Applied
     | Reset
+    | Fitness
     | Booted
     | Leased
 )
@@ -135,6 +143,8 @@ class Recovered:
     """Longest time that a grant of an earlier process may last after the end of that process."""
     foreseen: bool = False
     """`accepted` is a first view that may become active at any moment, or is active already."""
+    unfit: bool = False
+    """The state of the application is wrong: see `Channel.disqualify`."""
 
 
 class Log(Protocol):

@@ -82,6 +82,8 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """Lineage of `view`."""
     newest: ViewNumber = NO_VIEW
     """The highest view that the sender knows to be active: `exit` refers to it, or to a later one."""
+    unfit: bool = False
+    """The state of the sender's application is wrong: see `Channel.disqualify`."""
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):
@@ -103,6 +105,8 @@ class Promise(msgspec.Struct, array_like=True, frozen=True, tag=6):
     leaving: bool
     foreseen: bool = False
     """The sender has answered Found for `accepted`, or sent it."""
+    unfit: bool = False
+    """The state of the sender's application is wrong: it must be no member."""
 
 
 class Refuse(msgspec.Struct, array_like=True, frozen=True, tag=7):

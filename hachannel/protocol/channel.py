@@ -201,6 +201,26 @@ class Channel(ChannelStatus):
         self._step(now)
         return changed
 
+    def disqualify(self, now: float, reason: str) -> None:
+        """Note that the application's state is wrong here, although the log is right.
+
+        From now on the replica is *unfit*: it votes, and its log counts, but the next view does not have it
+        as a member, and it is never master, even if no other replica can be. Outside the view it asks for a
+        whole state; once that is installed it is fit, and joins. With a disk it stays unfit over restarts.
+        reason: a sentence for the log.
+        """
+        state = self.state
+        if state.unfit or state.stopped:
+            return
+        state.now = now
+        state.output.note(reason)
+        state.disqualify()
+        self._learner.disqualify()
+        self._election.abandon(now)
+        self.lease.give_up(now)
+        self._heartbeats.beat()
+        self._step(now)
+
     def bar_founding(self) -> None:
         """Never found a cluster from now on: there is one that does not let this replica in."""
         self.state.guest = True

@@ -15,6 +15,7 @@ TOO_FEW = "too few replicas"
 """With this begins what a replica says that is in no majority."""
 
 LOST = "what the cluster held is lost"
+_SETTLE = "`quorate replica force-new-cluster` takes the state of one replica for right"
 ANEW = "stop all replicas and start them again, they begin with nothing"
 
 
@@ -47,6 +48,9 @@ def diagnose(
     The sentence stays the same as long as the same replicas are heard, and refuse for the same reason.
     """
     apart = _Apart(mute, astray, refused or {})
+    wrong = _wrong_state(channel, apart)
+    if wrong:
+        return wrong
     match channel.role:
         case "joining":
             return _joining(channel, apart, otherwise)
@@ -249,7 +253,15 @@ def _lacking(channel: Channel, view: View, apart: _Apart) -> _Lacking:
     alive = state.alive(view)
     missing = sorted({*view.config, *view.members}.difference(alive))
     enough = [voter for voter in missing if not overlap([*alive, voter], view, state.known_active)]
-    needed = enough or missing
+    holder = len(enough) == 1 and _lacks_log(alive, view)
+    return _sorted_out(channel, enough or missing, apart, either=len(enough) > 1, holder=holder)
+
+
+def _sorted_out(
+    channel: Channel, needed: Collection[Voter], apart: _Apart, *, either: bool = False, holder: bool = False
+) -> _Lacking:
+    """Group voters that are not there by what has become of them."""
+    state = channel.state
     silent, reborn, absent, strange = set[int](), set[int](), set[int](), set[int]()
     quiet, foreign = _silent(channel, apart), channel.foreigners
     refused = {each.replica: apart.refused[each.replica] for each in needed if each.replica in apart.refused}
@@ -262,8 +274,7 @@ def _lacking(channel: Channel, view: View, apart: _Apart) -> _Lacking:
         left = reborn if another or ended else silent if voter.replica in quiet else absent
         into = strange if voter.replica in foreign else left
         into.add(voter.replica)
-    holder = len(enough) == 1 and _lacks_log(alive, view)
-    return _Lacking(silent, reborn, strange, refused, absent, len(enough) > 1, holder)
+    return _Lacking(silent, reborn, strange, refused, absent, either, holder)
 
 
 def _lacks_log(alive: Sequence[Voter], view: View) -> bool:
@@ -277,6 +288,29 @@ def _blocked(channel: Channel, apart: _Apart) -> str:
     if state.leading and state.too_few_copies:
         return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, apart)}"
     return _minority(channel, view, apart, "to go on", LOST)
+
+
+def _wrong_state(channel: Channel, apart: _Apart) -> str:
+    """Describe members that are all unfit, and for whom they wait; "" if a fit member is heard."""
+    state = channel.state
+    view = state.accepted
+    if view is None or not state.seated:
+        return ""
+    alive = state.alive(view)
+    unfit = [voter for voter in view.members if voter in alive]
+    if not unfit or not all(map(state.is_unfit, unfit)):
+        return ""
+    several = len(unfit) > 1
+    said = (
+        f"{_replicas({voter.replica for voter in unfit})} {'have' if several else 'has'} another state than "
+        f"the others had, and {'wait' if several else 'waits'} for one that has the right state"
+    )
+    fit = {voter for voter in view.members if voter not in unfit}
+    if not fit:
+        return f"{said}; nobody has it: {_SETTLE}"
+    if state.log.durable:
+        return said + _with_disks(_sorted_out(channel, fit, apart), apart) + f"; if it is lost, {_SETTLE}"
+    return said + _without_disks(_sorted_out(channel, fit, apart), LOST)
 
 
 def _without_lease(channel: Channel, apart: _Apart) -> str:

@@ -32,8 +32,9 @@ class Heartbeats:
         if view is None or not state.member:
             return False
         if state.leading:
-            return bool(state.too_few_copies) or not state.commits
-        if state.serving and not state.peers.departs(view.members[0]):
+            hopeless = state.unfit and not self._view_triggers.possible(view)
+            return bool(state.too_few_copies) or not state.commits or hopeless
+        if state.serving and not state.peers.retires(view.members[0]):
             return False
         return not self._view_triggers.possible(view) or self._election.lacking is not None
 
@@ -55,7 +56,7 @@ class Heartbeats:
             state.promised,
             state.serving,
             state.member,
-            state.leading and not state.leaving,
+            state.leading and not (state.leaving or state.unfit),
             state.founded,
             self._view_triggers.exit,
             state.replicated.commit,
@@ -66,6 +67,7 @@ class Heartbeats:
             state.now if self._lease.asks else None,
             None if view is None else view.lineage,
             state.newer,
+            state.unfit,
         )
 
     def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
@@ -89,6 +91,9 @@ class Heartbeats:
         state.saw(message.newest)
         if message.founded:
             link.join = None
+        if link.unfit != message.unfit:
+            link.unfit = message.unfit
+            state.attention = True
         if message.active:
             view = state.accepted
             state.supersede(message.view)

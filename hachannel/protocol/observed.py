@@ -52,7 +52,7 @@ def observe(state: ReplicaState, lease: Lease, before: Standing) -> Standing:
     view, leading = state.accepted, state.leading
     role = _role(state)
     master = _master(state)
-    unhindered = leading and not state.leaving
+    unhindered = leading and not (state.leaving or state.unfit)
     may_submit = unhindered and not state.blocked
     may_change = unhindered and state.commits
     too_few_copies = state.too_few_copies

@@ -42,10 +42,12 @@ class ViewTriggers:
 
     def possible(self, view: View, but: Collection[Voter] = ()) -> bool:
         """Return whether the replicas that can be reached, but for `but`, could agree on another view."""
-        alive = self._state.alive(view, but)
+        state = self._state
+        alive = state.alive(view, but)
         return (
-            present(alive, view.config) >= quorum_of(view, self._state.known_active)
+            present(alive, view.config) >= quorum_of(view, state.known_active)
             and present(alive, view.members) >= len(view.members) - view.k + 1
+            and any(voter in alive and not state.is_unfit(voter) for voter in view.members)
         )
 
     def _promising(self, now: float, view: View, but: Collection[Voter] = ()) -> bool:
@@ -64,14 +66,15 @@ class ViewTriggers:
         state = self._state
         if state.serving and state.accepted is not None:
             master = state.accepted.members[0]
-            return not state.leaving if master == state.me else not state.peers.departs(master)
+            staying = not (state.leaving or state.unfit)
+            return staying if master == state.me else not state.peers.retires(master)
         if state.member:
             awaited = Voter(state.promised.replica, state.promised.incarnation)
             if awaited == state.me and state.known_active:
                 # It proposed another view than the active one, which others may follow: it announces that.
                 return False
             voter_timeout_s = VOTER_TIMEOUTS * self._election.attempt_timeout_s
-            gone = awaited != state.me and state.peers.departs(awaited)
+            gone = awaited != state.me and state.peers.retires(awaited)
             return not (state.leaving or gone) and now < self._election.since + voter_timeout_s
         return any(
             link.connected
@@ -102,7 +105,7 @@ class ViewTriggers:
         if exits and not self.exit and view is not None and (state.serving or state.seats.witness):
             state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
         self.exit = exits
-        if view is None or not state.member or not self._election.idle or state.leaving:
+        if view is None or not state.member or not self._election.idle or state.leaving or state.unfit:
             return
         if state.leading:
             self._consider_members(now, view)
@@ -114,21 +117,20 @@ class ViewTriggers:
         state = self._state
         peers = state.peers
         settings = state.settings
-        candidates = [voter for voter in view.members if voter == state.me or not peers.departs(voter)]
+        candidates = [voter for voter in view.members if voter == state.me or not peers.retires(voter)]
         delay = candidates.index(state.me) * settings.rank_delay_s
         since, failures = self._election.since, self._election.failures
         if since != self._opened_for:
             self._opened, self._opened_for = None, since
         awaited = Voter(state.promised.replica, state.promised.incarnation)
         if state.serving:
-            gone = "is suspected" if peers.suspects(view.members[0]) else "leaves"
-            reason = f"master {view.members[0].replica} {gone}"
-            if not peers.departs(view.members[0]) or not self._gate_open(view):
+            reason = f"master {view.members[0].replica} {self._why_gone(view.members[0])}"
+            if not peers.retires(view.members[0]) or not self._gate_open(view):
                 self._opened = None
                 return
             start = now if self._opened is None else self._opened
             self._opened = start
-        elif awaited == state.me or peers.departs(awaited):
+        elif awaited == state.me or peers.retires(awaited):
             reason = f"view {state.promised} was not installed"
             start = max(since, now if self._opened is None else self._opened)
             self._opened = start
@@ -155,9 +157,8 @@ class ViewTriggers:
         reasons: list[str] = []
         for voter in view.members[1:]:
             link = state.peers.link(voter)
-            if state.peers.departs(voter):
-                gone_by = "is suspected" if state.peers.suspects(voter) else "leaves"
-                reasons.append(f"slave {voter.replica} {gone_by}")
+            if state.peers.retires(voter):
+                reasons.append(f"slave {voter.replica} {self._why_gone(voter)}")
             elif (
                 link is not None
                 and link.exit
@@ -167,7 +168,7 @@ class ViewTriggers:
             else:
                 continue
             gone.append(voter)
-        deaf = [voter for voter in gone if not state.peers.departs(voter)]
+        deaf = [voter for voter in gone if not state.peers.retires(voter)]
         stalled, laggard = self._replication.stalled(now), self._replication.laggard()
         if stalled is not None:
             reasons.append(f"slave {stalled.replica} does not acknowledge")
@@ -195,6 +196,13 @@ class ViewTriggers:
         if vote is not None:
             self._departures.remove(now, vote)
         self._election.propose(now, reason, () if laggard is None else (laggard,))
+
+    def _why_gone(self, voter: Voter) -> str:
+        """Return why a member cannot stay in the view, as the end of a sentence."""
+        peers = self._state.peers
+        if peers.suspects(voter):
+            return "is suspected"
+        return "leaves" if peers.departs(voter) else "has another state than the others"
 
     def _ignored(self, now: float, view: View) -> bool:
         """Return whether the lease is missing because a voter outside the view has promised another view."""

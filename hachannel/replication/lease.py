@@ -215,7 +215,7 @@ class Lease:
             self._reigns_since is not None
             and state.member
             and proposer(state.promised) == state.me
-            and not (state.leaving or state.stopped)
+            and not (state.leaving or state.unfit or state.stopped)
         )
 
     def review(self, now: float) -> None:

@@ -140,7 +140,7 @@ class Replication:
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload of the application; return its index. Raises as `Channel.submit` does."""
         state = self._state
-        if not state.status.leading or state.leaving:
+        if not state.status.leading or state.leaving or state.unfit:
             raise NotMaster("this replica is not the master of an active view: submit on the master")
         if len(payload) > state.settings.max_payload_bytes:
             raise PayloadTooLarge(

@@ -31,6 +31,8 @@ class Link:
     leaving: bool = False
     left_at: ViewNumber = NO_VIEW
     """The last view promised here when the peer announced that it leaves."""
+    unfit: bool = False
+    """The peer has reported that the state of its application is wrong."""
     suspected: bool = False
     ended: bool = False
     """The process of this life has ended: the operating system said so."""
@@ -43,6 +45,7 @@ class Link:
         self.join = None
         self.exit = False
         self.leaving, self.left_at = False, NO_VIEW
+        self.unfit = False
         self.ended = False
         self.foreign = False
 
@@ -104,6 +107,11 @@ class Peers:
         """Return whether this life of another replica seems to be gone, or has announced that it leaves."""
         link = self.links.get(voter.replica)
         return self.suspects(voter) or (link is not None and link.leaving)
+
+    def retires(self, voter: Voter) -> bool:
+        """Return whether this life of another replica cannot stay a member: it departs, or is unfit."""
+        link = self.links.get(voter.replica)
+        return self.departs(voter) or (link is not None and link.unfit)
 
     def ended(self, voter: Voter) -> bool:
         """Return whether this life has certainly ended: its process has, or a later life was connected."""

@@ -7,6 +7,7 @@ from ..model.events import Stopped
 from ..model.log import (
     Accepted,
     Activated,
+    Fitness,
     Foreseen,
     Log,
     Promised,
@@ -65,6 +66,8 @@ class ReplicaState:
         self.blocked = False
         """Too few replicas can be reached to go on."""
         self.leaving = False
+        self.unfit = recovered.unfit
+        """The state of the application is wrong: see `Channel.disqualify`."""
         self.attention = False
         """Something happened that may call for a view change."""
 
@@ -142,6 +145,13 @@ class ReplicaState:
         """Whether enough members of the view can be reached to commit an entry, for a master."""
         view = self.accepted
         return view is not None and len(set(self.alive(view)).intersection(view.members)) >= view.k
+
+    def is_unfit(self, voter: Voter) -> bool:
+        """Return whether a replica, perhaps this one, has reported that its application's state is wrong."""
+        if voter == self.me:
+            return self.unfit
+        link = self.peers.link(voter)
+        return link is not None and link.unfit
 
     def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
         """Return the voters and members of a view that can be reached, and this replica, but for `but`."""
@@ -225,6 +235,12 @@ class ReplicaState:
             self._settle_seats()
             for link in self.peers:
                 self.review_lineage(link)
+
+    def disqualify(self) -> None:
+        """Note that the state of the application is wrong, until a whole state is installed."""
+        self.unfit = True
+        self.attention = True
+        self.output.record(Fitness(True))
 
     def supersede(self, number: ViewNumber) -> None:
         """Note that the view `number` is active. This replica takes part only if it has accepted it."""

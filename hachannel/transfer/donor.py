@@ -79,6 +79,9 @@ class Donor:
         state = self._state
         if not state.leading or state.accepted is None or voter in state.accepted.members or state.leaving:
             return
+        if state.unfit:
+            # It has nothing to give but a wrong state.
+            return
         transfer = self.transfer
         if transfer is not None and transfer.voter != voter:
             if not state.peers.departs(transfer.voter):
@@ -358,8 +361,10 @@ class Donor:
         return True
 
     def review(self) -> None:
-        """End the transfer if another master leads: the log may differ from what the learner was sent."""
+        """End the transfer if another master leads, with perhaps another log, or if this state is wrong."""
         view = self._state.accepted
+        if self._state.unfit:
+            self._close("this replica has another state than the others")
         if self.transfer is not None and view is not None and proposer(view.number) != self._state.me:
             self._close("another replica leads")
 

@@ -59,7 +59,7 @@ class Learner:
         self._state = state
         self._lease = lease
         self._busy = busy
-        self.fresh = fresh
+        self.fresh = fresh or state.unfit
         """The state of this replica is unusable or lost: it needs a whole state, not only entries."""
         self.learning: Learning | None = None
         self._next_join = 0.0
@@ -226,6 +226,7 @@ class Learner:
         else:
             self._busy(False)
             learning.installed = True
+            self._state.unfit = False
             self._state.replicated.reset(learning.at, learning.submitters)
             if learning.tail and learning.tail.base != learning.at:
                 self._reject(learning, "the entries sent beside it do not follow it")
@@ -278,6 +279,12 @@ class Learner:
         self._refused = learning.token
         self.fresh = True
 
+    def disqualify(self) -> None:
+        """Ask for a whole state, which replaces all of the wrong one; one that is on its way will do."""
+        self.fresh = True
+        if self.learning is not None and self.learning.installed:
+            self._reject(self.learning, "the entries cannot follow a wrong state")
+
     def on_catch_up(self, _now: float, voter: Voter, message: CatchUp) -> None:
         """Append entries that follow the state."""
         state = self._state
@@ -314,7 +321,7 @@ class Learner:
         """Forget the marker and the failures of earlier transfers."""
         self._marker = b""
         self._failures = 0
-        self.fresh = False
+        self.fresh = self._state.unfit
 
     def done(self) -> None:
         """End the transfer: this replica is a member of a view."""

@@ -28,7 +28,7 @@ class Choice:
     last: Tag
     """The last entry of that log."""
     members: tuple[Voter, ...]
-    """The members of `source` that answered and do not leave, in order of seniority."""
+    """The members of `source` that answered, are fit and do not leave, in order of seniority."""
 
 
 def quorum_of(view: View, active: bool) -> int:
@@ -100,7 +100,8 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
     holder = longest({voter: same[voter] for voter in source.members if voter in same}, me)
     if holder is None:
         return f"no member of view {source.number} that accepted it has answered"
-    members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
+    answers = [(voter, promises[voter]) for voter in source.members if voter in promises]
+    members = tuple(voter for voter, promise in answers if not (promise.leaving or promise.unfit))
     return Choice(source, verdict, holder, same[holder].last, members)
 
 

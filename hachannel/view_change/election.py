@@ -178,6 +178,7 @@ class Election:
             state.replicated.commit,
             state.leaving,
             state.foreseen,
+            state.unfit,
         )
 
     def on_prepare(self, now: float, voter: Voter, message: Prepare) -> None:
@@ -306,6 +307,11 @@ class Election:
             attempt.waiting = "not everybody alive has answered"
             return
         members = self._staying(choice.source, choice.members, attempt)
+        if not members and any(
+            attempt.promises[voter].unfit for voter in choice.source.members if voter in attempt.promises
+        ):
+            attempt.waiting = "no member with the right state has answered"
+            return
         while members and members[0] != state.me and self._yields.get(members[0], 0) >= MAX_YIELDS:
             members = members[1:]
         if not members:
@@ -344,8 +350,8 @@ class Election:
         """Propose a view: another proposer found that this replica is the first member."""
         state = self._state
         state.saw(message.number)
-        fit = (state.member or state.accepted is None) and not state.seats.witness
-        if self.idle and fit and not state.leaving and message.number >= state.promised:
+        able = (state.member or state.accepted is None) and not (state.seats.witness or state.unfit)
+        if self.idle and able and not state.leaving and message.number >= state.promised:
             self._yields[voter] = MAX_YIELDS
             # If a grant forbids it now, this replica proposes as soon as the grant ends.
             self.since = -math.inf
@@ -433,6 +439,8 @@ class Election:
             change, config = None, source.config
         joiner = attempt.joiner
         if joiner is not None and (state.peers.ended(joiner) or not self._answers(joiner)):
+            joiner = None
+        if joiner in attempt.promises and attempt.promises[joiner].unfit:
             joiner = None
         bases = shared_prefixes(
             {voter: attempt.promises[voter] for voter in remaining if voter in config}, source, log

@@ -218,7 +218,7 @@ class Installation:
             return ""
         lacking = installing.lacking
         for voter in lacking:
-            if state.peers.departs(voter):
+            if state.peers.retires(voter):
                 return f"replica {voter.replica} went away"
         if now - installing.since > attempt_timeout_s:
             missing = [voter.replica for voter in lacking]

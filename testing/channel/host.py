@@ -158,6 +158,11 @@ class Host:
         self.world.trace(f"{self} leaves")
         self.driver.act(lambda: self.channel.leave(self.clock()))
 
+    def disqualify(self, reason: str) -> None:
+        """Report to the channel that the state of the application is wrong."""
+        self.world.trace(f"{self} is unfit")
+        self.driver.act(lambda: self.channel.disqualify(self.clock(), reason))
+
     def lose_disk(self) -> Disk:
         """Replace the disk of an ended process by an empty one: the next process is a new voter."""
         return self.machine.replace_disk()

@@ -45,7 +45,7 @@ class LeaseMajority(Checker):
             return
         before, granted = self._granted.pop(me, (now, {}))
         # In an exploration clocks stand still, while the grants that were counted grow older.
-        if before >= now or view is None or state.leaving or state.stopped or not state.member:
+        if before >= now or view is None or state.leaving or state.unfit or state.stopped or not state.member:
             return
         yields = any(isinstance(message, Yield) for _, message in step.messages)
         until = self._until(step, granted)

@@ -110,6 +110,7 @@ def observable_state(host: Host) -> tuple[Any, ...]:
         state.promised,
         state.accepted,
         state.serving,
+        state.unfit,
         state.stopped,
         state.replicated.commit,
         state.replicated.applied,

@@ -80,6 +80,7 @@ class _Memory:
     voter: Voter
     accepted: View | None
     active: bool
+    unfit: bool
     reconfig: Callable[[View], bytes | None]
     """Returns the payload of the RECONFIG that was appended in a view, if the replica holds one."""
 
@@ -176,6 +177,29 @@ class Injector:
             return True
         self.beyond = self.beyond or force
         return force
+
+    def may_disqualify(self, host: Host) -> bool:
+        """Return whether the others can go on if the state of this replica is wrong: one at a time."""
+        world, latest = self.world, self.checks.latest
+        if latest is None or not host.state.serving or host.state.accepted != latest:
+            return False
+        if any(self._is_unfit(other) for other in world.hosts):
+            return False
+        others = [
+            other
+            for other in world.hosts
+            if other is not host and other.running and other.state.me in latest.members
+        ]
+        return any(other.state.accepted == latest and other.state.serving for other in others) and all(
+            len(memory.accepted.members) > 1 or memory.voter != host.state.me
+            for memory in map(self._memory, world.hosts)
+            if memory is not None and memory.accepted is not None
+        )
+
+    @staticmethod
+    def _is_unfit(host: Host) -> bool:
+        kept = None if host.disk is None or host.disk.spoiled else host.disk.remembered
+        return (host.running and host.state.unfit) or (kept is not None and kept.unfit)
 
     def leave(self, host: Host, back_s: float | None) -> bool:
         """Stop a process in order, one at a time, and start it again later."""
@@ -363,7 +387,7 @@ class Injector:
                 entry = state.log.reconfig(view.start)
                 return entry.payload if entry is not None and entry.view == view.number else None
 
-            return _Memory(state.me, state.accepted, state.known_active, in_memory)
+            return _Memory(state.me, state.accepted, state.known_active, state.unfit, in_memory)
         if disk is None or disk.spoiled:
             return None
         kept = disk.remembered
@@ -376,7 +400,8 @@ class Injector:
             ]
             return payloads[-1] if payloads else None
 
-        return _Memory(Voter(host.replica, disk.incarnation), kept.accepted, kept.active, on_disk)
+        me = Voter(host.replica, disk.incarnation)
+        return _Memory(me, kept.accepted, kept.active, kept.unfit, on_disk)
 
 
 def _survives(view: View, active: bool, living: dict[Voter, _Memory]) -> bool:
@@ -393,6 +418,9 @@ def _survives(view: View, active: bool, living: dict[Voter, _Memory]) -> bool:
         and memory.accepted.number >= view.number
     ]
     if active and len(holders) < len(view.members) - view.k + 1:
+        return False
+    if all(voter not in living or living[voter].unfit for voter in view.members):
+        # Only a member with the right state can lead the next view.
         return False
     for memory in holders:
         payload = memory.reconfig(view)

@@ -148,6 +148,25 @@ class Pause(Fault, frozen=True):
         return cls(at=at, who=who, for_s=while_random(random, (0.1, 0.6, 3.0)))
 
 
+@named("disqualify", weight=2)
+class Disqualify(Fault, frozen=True):
+    """Find the state of a member wrong, as the comparison of states does: it must get that of another one."""
+
+    who: Who = "any"
+
+    def inject(self, cluster: Injector, random: Random) -> bool:
+        host = cluster.pick(self.who, random)
+        if host is None or not cluster.may_disqualify(host):
+            return False
+        host.disqualify("its state is wrong")
+        return True
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Disqualify":  # noqa: ARG003
+        who: Who = random.choice(["any", "master", "slave"])
+        return cls(at=at, who=who)
+
+
 @named("leave", weight=1)
 class Leave(Fault, frozen=True):
     """Stop a replica in order, and start it again."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from ...hachannel import Deliver, Event, Settings, ViewEvent
+from ...hachannel import Deliver, Event, InstallPart, Settings, ViewEvent
 from ...hachannel.journal.new_cluster import first_view
 from ...hachannel.model.log import Accepted, Activated, Log
 from ...hachannel.model.view import Voter
@@ -49,6 +49,8 @@ class ScriptedCluster(Checks):
         """The payloads that the present process of each replica has delivered."""
         self.view_events: dict[int, list[ViewEvent]] = {}
         """The view events of the present process of each replica."""
+        self.installed: dict[int, int] = {}
+        """The number of whole states that the present process of each replica has installed."""
         self.first_times = 0
         """The number of view events with `first_time` at a master."""
         self._payloads = 0
@@ -78,12 +80,15 @@ class ScriptedCluster(Checks):
         super().started(host)
         self.deliveries[host.replica] = []
         self.view_events[host.replica] = []
+        self.installed[host.replica] = 0
 
     def delivered(self, host: Host, event: Event) -> None:
         """Note an event of the application."""
         super().delivered(host, event)
         if isinstance(event, Deliver):
             self.deliveries[host.replica].append(event.payload)
+        elif isinstance(event, InstallPart):
+            self.installed[host.replica] += event.index is not None
         elif isinstance(event, ViewEvent):
             self.view_events[host.replica].append(event)
             self.first_times += event.first_time and event.master == host.replica
