@@ -34,6 +34,8 @@ class Standing:
     lease_until: float | None = None
     """When the lease of this replica ends unless it is prolonged, in monotonic seconds; infinite for a master
     that needs nobody's vote. None without the lease."""
+    unfit: bool = False
+    """The state of the application is wrong: see `Channel.disqualify`."""
     unlisted: bool = False
     """The master said that this replica does not belong to the cluster: add it, or stop it."""
 
@@ -66,6 +68,7 @@ def observe(state: ReplicaState, lease: Lease, before: Standing) -> Standing:
         and may_submit == before.may_submit
         and may_change == before.may_change
         and too_few_copies == before.too_few_copies
+        and state.unfit == before.unfit
         and state.seats.unlisted == before.unlisted
     ):
         return before
@@ -78,6 +81,7 @@ def observe(state: ReplicaState, lease: Lease, before: Standing) -> Standing:
         may_change,
         too_few_copies,
         until,
+        state.unfit,
         state.seats.unlisted,
     )
 

@@ -65,8 +65,7 @@ class DigestBook:
     """The digests that the members of a view have reported to its master.
 
     A position is judged once every member has reported it. The state of most members counts as right; with a
-    tie, that of the master. One replica at a time is found differing: the others keep a majority while it
-    fetches the state.
+    tie, that of the master.
     """
 
     def __init__(self, me: int) -> None:
@@ -78,27 +77,27 @@ class DigestBook:
         """Drop all reported digests, because another view begins."""
         self._positions.clear()
 
-    def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> Verdict | None:
-        """Record a digest. Returns a verdict if all members have reported the position and one differs."""
+    def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> list[Verdict]:
+        """Record a digest. Returns the members that differ, once all have reported the position."""
         digests = self._positions.setdefault(index, {})
         digests[replica] = digest
         while len(self._positions) > KEPT_POSITIONS:
             del self._positions[min(self._positions)]
         if any(member not in digests for member in members):
-            return None
+            return []
         self._positions.pop(index, None)
         return self._judge(index, {member: digests[member] for member in members})
 
-    def _judge(self, index: int, digests: dict[int, bytes]) -> Verdict | None:
+    def _judge(self, index: int, digests: dict[int, bytes]) -> list[Verdict]:
         mine = digests[self._me]
         votes: dict[bytes, int] = {}
         for digest in digests.values():
             votes[digest] = votes.get(digest, 0) + 1
         right = max(votes, key=lambda digest: (votes[digest], digest == mine))
-        differing: Verdict | None = None
+        differing: list[Verdict] = []
         for replica, digest in digests.items():
             if digest == right:
                 self._agreed[replica] = index
             else:
-                differing = Verdict(replica, self._agreed.get(replica, 0), index)
+                differing.append(Verdict(replica, self._agreed.get(replica, 0), index))
         return differing

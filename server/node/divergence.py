@@ -1,10 +1,10 @@
-"""Detection of a replica whose state differs from the others of its view, and its recovery. Pure.
+"""Detection of a replica whose state differs from the others of its view. Pure.
 
-The slaves report digests of their states to the master. The master judges them, and orders a slave that
-differs to fetch the state again.
+The slaves report digests of their states to the master, which judges them. A replica that differs is
+disqualified: it serves no longer, and its channel gets it the state of another replica.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ...engine import Engine, IncrementalDigest
@@ -33,17 +33,14 @@ class DivergenceDetector:
         engine: Engine,
         channel: Channel,
         log: Callable[[str], None],
-        on_diverged: Callable[[str], None],
     ) -> None:
-        """`log` takes lines for the log; `on_diverged` takes the sentence when this replica differs."""
+        """`log` takes lines for the log."""
         self._me = me
         self._engine = engine
         self._channel = channel
         self._log = log
-        self._on_diverged = on_diverged
         self._book = DigestBook(me)
         self._view: ViewEvent | None = None
-        self._reported: set[int] = set()
         self.running: IncrementalDigest | None = None
         """The digest that is being computed, if any: call `step` when there is nothing else to do."""
         self._index = 0
@@ -58,44 +55,44 @@ class DivergenceDetector:
             self.running.close()
             self.running = None
 
-    def start_digest(self, index: int) -> None:
+    def start_digest(self, now: float, index: int) -> None:
         """Start the digest of the state after the entry `index`, which has just been applied."""
         view = self._view
         if view is None or len(view.members) < 2:
             return
         if self.running is not None:
             # Finish the earlier one at once: with positions this close together little of it is left.
-            self._advance(None, None)
+            self._advance(now, None, None)
         self.running = self._engine.incremental_digest()
         self._index = index
         self._share = -(-self.running.left // SHARES)
 
-    def applied(self) -> None:
+    def applied(self, now: float) -> None:
         """Compute a share of the digest, because an entry was applied."""
         if self.running is not None:
-            self._advance(self._share, None)
+            self._advance(now, self._share, None)
 
-    def step(self) -> None:
+    def step(self, now: float) -> None:
         """Compute the digest of some more agents."""
         if self.running is not None:
-            self._advance(SLICE_AGENTS, SLICE_BYTES)
+            self._advance(now, SLICE_AGENTS, SLICE_BYTES)
 
-    def _advance(self, limit: int | None, max_bytes: int | None) -> None:
+    def _advance(self, now: float, limit: int | None, max_bytes: int | None) -> None:
         digest = self.running
         assert digest is not None
         if digest.step(limit, max_bytes):
             self.running = None
-            self._report(self._index, digest.digest)
+            self._report(now, self._index, digest.digest)
 
-    def _report(self, index: int, digest: bytes) -> None:
+    def _report(self, now: float, index: int, digest: bytes) -> None:
         view = self._view
         assert view is not None
         if view.master == self._me:
-            self._judge(self._book.report(self._me, index, digest, view.members))
+            self._judge(now, self._book.report(self._me, index, digest, view.members))
         else:
             self._channel.send_direct(view.master, encode_direct(Report(index, digest)))
 
-    def received(self, event: DirectReceived) -> None:
+    def received(self, now: float, event: DirectReceived) -> None:
         """Handle a message of another replica; unknown ones are ignored."""
         message = decode_direct(event.data)
         view = self._view
@@ -103,29 +100,28 @@ class DivergenceDetector:
             return
         if isinstance(message, Report):
             if view.master == self._me and event.peer in view.members:
-                self._judge(self._book.report(event.peer, message.index, message.digest, view.members))
+                verdicts = self._book.report(event.peer, message.index, message.digest, view.members)
+                self._judge(now, verdicts)
         elif isinstance(message, Diverged) and event.peer == view.master:
-            self._diverged(message.after, message.index)
+            self._diverged(now, message.after, message.index)
 
-    def _judge(self, verdict: Verdict | None) -> None:
-        view = self._view
-        if verdict is None or view is None:
+    def _judge(self, now: float, verdicts: Sequence[Verdict]) -> None:
+        if self._channel.standing.unfit:
+            # The other replicas are compared by the next master.
             return
-        # A replica may only leave if the others are a majority without it.
-        voters = self._channel.view.config if self._channel.view is not None else ()
-        spare = len(view.members) - 1 > len(voters) // 2
-        if verdict.replica == self._me and spare:
-            self._diverged(verdict.after, verdict.index)
-            return
-        if spare:
-            self._log(f"{verdict.sentence}; it is ordered to fetch the state again")
-            self._channel.send_direct(verdict.replica, encode_direct(Diverged(verdict.after, verdict.index)))
-        elif verdict.replica not in self._reported:
-            self._log(f"{verdict.sentence}; too few replicas are left to replace it")
-        self._reported.add(verdict.replica)
+        for verdict in verdicts:
+            if verdict.replica == self._me:
+                self._diverged(now, verdict.after, verdict.index)
+            else:
+                self._log(f"{verdict.sentence}; it gets the state of another one")
+                self._channel.send_direct(
+                    verdict.replica, encode_direct(Diverged(verdict.after, verdict.index))
+                )
 
-    def _diverged(self, after: int, index: int) -> None:
+    def _diverged(self, now: float, after: int, index: int) -> None:
         verdict = Verdict(self._me, after, index)
-        self._on_diverged(
-            f"{verdict.sentence}: an agent is not deterministic; it stops serving and fetches the state again"
+        self._channel.disqualify(
+            now,
+            f"{verdict.sentence}: an agent is not deterministic; this replica does not serve until it has "
+            "the state of another one",
         )

@@ -24,12 +24,11 @@ def make_node(
     settings: NodeSettings | None = None,
     log: Log | None = None,
     engine: Engine | None = None,
-    fresh: bool = False,
 ) -> Node:
     """Return a node that has not started. Raises ValueError when the arguments contradict each other.
 
     See `Channel` and `Engine` for the arguments. engine: used in place of a new one; it has applied all
-    entries that a durable `log` knows to be committed. fresh: the whole state comes from the other replicas.
+    entries that a durable `log` knows to be committed.
     """
     channel = Channel(
         me,
@@ -39,6 +38,5 @@ def make_node(
         expected=expected,
         settings=channel_settings,
         log=log,
-        fresh=fresh,
     )
     return Node(channel, engine or Engine(server, names, engine_settings), settings)

@@ -77,7 +77,7 @@ class Node:
         """When to send the commit number to the slaves, unless an entry carries it before; None for never."""
         stage = self._stage if channel.state.log.durable else None
         self._transfer = StateTransfer(engine, channel, self._log, stage)
-        self._divergence = DivergenceDetector(self.me, engine, channel, self._log, self._rejoin)
+        self._divergence = DivergenceDetector(self.me, engine, channel, self._log)
         self._mastership = Mastership(channel, engine, self.settings)
 
     # Queries
@@ -292,7 +292,7 @@ class Node:
         if events:
             self._on_event(now, events.popleft())
         else:
-            divergence.step()
+            divergence.step(now)
         self._run(now, wall_ns)
         return True
 
@@ -325,13 +325,14 @@ class Node:
                 out.seats = output.seats
             if output.events:
                 self._queue_events(now, output.events)
+                again = not channel.idle
             standing = channel.standing
             settled = mastership.serving and standing.role == "master" and mastership.unsettled_since is None
             if not (settled or self._events):
                 mastership.follow_role(now, standing)
             if lazy:
                 channel.persisted(now, output.token)
-                again = not channel.idle
+                again = again or not channel.idle
             if mastership.submit(now, wall_ns):
                 continue
             if mastership.lost_leases and not mastership.stops_pending:
@@ -347,18 +348,25 @@ class Node:
             self._announce_at = now + ANNOUNCE_AFTER_S
 
     def _queue_events(self, now: float, events: Sequence[Event]) -> None:
-        """Queue events for `work`; services stop at once when the lease is lost, whatever is queued."""
+        """Queue events for `work`.
+
+        Services stop at once when the lease is lost, whatever is queued, and a replica that differs learns of
+        it before it has applied what is queued.
+        """
         mastership = self._mastership
         lost = False
         for event in events:
+            if isinstance(event, DirectReceived) and not mastership.views_waiting:
+                self._divergence.received(now, event)
+                continue
             if isinstance(event, ViewEvent):
                 mastership.views_waiting += 1
             elif isinstance(event, LeaseChanged) and not event.held:
                 mastership.lost_leases += 1
                 lost = True
+            self._events.append(event)
         if lost:
             self._watch_lease(now)
-        self._events += events
 
     def _record(self, records: Sequence[LogRecord], token: int) -> bool:
         """Have records made durable; return whether the channel waits for that.
@@ -385,7 +393,7 @@ class Node:
         elif isinstance(event, ViewEvent):
             self._on_view(now, event)
         elif isinstance(event, DirectReceived):
-            self._divergence.received(event)
+            self._divergence.received(now, event)
         elif isinstance(event, ProvideSnapshot | ProvidePart):
             again = self._transfer.provide(now, event)
             if again is not None:
@@ -424,10 +432,10 @@ class Node:
             out.effects.append(effects)
         if self.channel.state.log.durable and effects.marks:
             out.persist.append(Applied(event.index, effects.outcome))
-        self._divergence.applied()
+        self._divergence.applied(now)
         every = self.settings.digest_every
         if every and event.index % every == 0:
-            self._divergence.start_digest(event.index)
+            self._divergence.start_digest(now, event.index)
 
     def _on_view(self, now: float, event: ViewEvent) -> None:
         self._divergence.begin_view(event)
@@ -468,8 +476,3 @@ class Node:
             self._out.stopped = sentence
             self._out.failed = failed
             self._mastership.stop(sentence)
-
-    def _rejoin(self, sentence: str) -> None:
-        """End the node, so that a new incarnation gets the state from the others."""
-        self._out.rejoin = sentence
-        self._end(sentence)

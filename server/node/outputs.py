@@ -67,9 +67,6 @@ class Output:
     """Lines for the log."""
     seats: tuple[Seat, ...] | None
     """The replicas of the cluster, if they have changed; see the channel's output."""
-    rejoin: str
-    """The reason for which this node has ended and a new incarnation has to get the state from the others; ""
-    if it has not."""
     stopped: str
     """The reason for which this node has ended; "" if it has not."""
     failed: bool
@@ -88,6 +85,5 @@ class Output:
         self.committed = []
         self.lines = []
         self.seats = None
-        self.rejoin = ""
         self.stopped = ""
         self.failed = False

@@ -79,10 +79,6 @@ class ReplicaDisk:
             if out.persist:
                 self.durability.write(out.persist, out.token, out.installed)
 
-    def set_aside(self, life: int) -> "Deferred[None]":
-        """Put the journal aside, for an incarnation that gets the state from the others."""
-        return succeed(None) if self.durability is None else self.durability.set_aside(life)
-
     def close(self, *, save: bool) -> "Deferred[None]":
         """Close the files; `save`: write the state before."""
         return succeed(None) if self.durability is None else self.durability.close(save=save)

@@ -1,7 +1,5 @@
 """The incarnations of a replica, each with a node of its own."""
 
-import time
-
 from ...agents import AgentError
 from ...engine import Engine, Reaction, import_modules
 from ...hachannel import Channel
@@ -15,17 +13,9 @@ from .disk import ReplicaDisk
 
 __all__ = ["Incarnations"]
 
-REJOIN_FIRST_S = 0.5
-REJOIN_LAST_S = 60.0
-"""Pauses before a replica joins again, doubled from the first to the last."""
-
 
 class Incarnations:
-    """Makes the node of each incarnation from what the disk holds.
-
-    A replica whose state differs from that of the others, or that was turned away, replaces its node by one
-    of a new incarnation, which gets the state from the others.
-    """
+    """Makes the node of the incarnation of this process, from what the disk holds."""
 
     def __init__(
         self, context: ReplicaContext, disk: ReplicaDisk, addresses: Addresses, expected: int, *, join: bool
@@ -42,16 +32,9 @@ class Incarnations:
         self._addresses = addresses
         self._expected = expected
         self._join = join
-        self._rejoins = 0
 
-    def renew(self) -> float:
-        """Begin a new incarnation; return the seconds to wait before its node is made."""
-        self.life = self.current = max(self.life + 1, time.time_ns() // 1_000_000)
-        self._rejoins += 1
-        return min(REJOIN_LAST_S, REJOIN_FIRST_S * 2.0 ** min(self._rejoins, 16))
-
-    def new_node(self, *, fresh: bool = False) -> Node:
-        """Make the node of this incarnation. `fresh`: see `Channel`. Raises StartError."""
+    def new_node(self) -> Node:
+        """Make the node of this incarnation. Raises StartError."""
         context, server = self._context, self._context.server
         try:
             import_modules(context.settings.agent_modules)
@@ -74,7 +57,6 @@ class Incarnations:
                 settings=context.settings.channel,
                 log=log,
                 data=self._addresses.data,
-                fresh=fresh,
                 witnesses=server.witness_ids,
             )
         except ValueError as error:

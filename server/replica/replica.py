@@ -127,9 +127,7 @@ class Replica:
         self._outputs.carry_out(out)
         for role in out.roles:
             self._follow_role(role)
-        if out.rejoin:
-            self._rejoin(out.rejoin)
-        elif out.stopped:
+        if out.stopped:
             where = f"The directory of this replica is {self.context.directory.absolute()}."
             self._node_ended(f"{out.stopped.rstrip('.')}. {where}" if out.failed else out.stopped, out.failed)
 
@@ -150,30 +148,6 @@ class Replica:
     def _services_stopped(self, node: Node) -> None:
         if node is self.node:
             self.driver.call(node.services_stopped)
-
-    def _rejoin(self, reason: str) -> None:
-        """Replace the node by one of a new incarnation, which gets the state from the others."""
-        if self._stopping:
-            return
-        self.context.metrics.count("rejoins")
-        self.disk.end_watch()
-        self.driver.stop()
-        self.peers.stop()
-        self.trace.close()
-        pause_s = self.incarnations.renew()
-        incarnation = self.incarnations.current
-        self.context.log(f"joining again in {pause_s:g} s as incarnation {incarnation}: {reason}")
-
-        def begin_again(_: object) -> None:
-            if not self._stopping:
-                self._begin(self.incarnations.new_node(fresh=True))
-
-        paused: Deferred[None] = Deferred()
-        self.context.reactor.callLater(pause_s, paused.callback, None)
-        waits = [self.master.stop(reason), paused, self.disk.set_aside(self.incarnations.life)]
-        DeferredList(waits, fireOnOneErrback=True, consumeErrors=True).addCallback(begin_again).addErrback(
-            lambda failure: self._node_ended(f"The replica cannot join again: {_reason(failure)}", True)
-        )
 
     # Stop
 

@@ -57,7 +57,7 @@ class DurabilityHost(ProgressHost, SnapshotHost, Protocol):
 class Durability:
     """The journal of one replica. Call `open`, then `write` and `stage` with the node's output, then `close`.
 
-    It can be opened again after `close` or `set_aside`, for another incarnation of the replica.
+    It can be opened again after `close`.
     """
 
     def __init__(
@@ -200,15 +200,3 @@ class Durability:
         done.addCallback(lambda _: deferToThread(disk.close))
         done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
         return done.addCallback(lambda _: None)
-
-    def set_aside(self, incarnation: int) -> "Deferred[None]":
-        """Close the journal and set it aside, because its state is not that of the other replicas.
-
-        `open` then creates a new one. The result fails with OSError.
-        """
-
-        def rename(_: None) -> None:
-            self._host.log(f"the journal is kept as {self._files.set_aside(incarnation)}")
-            self._journal_lost = True
-
-        return self.close(save=False).addCallback(rename)

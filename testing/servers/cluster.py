@@ -39,8 +39,6 @@ class SimulatedReplica:
     """Difference of its wall clock from the true time, in nanoseconds."""
     life: int = 0
     """The number of times that it was killed; calls for an earlier life are dropped."""
-    rejoin: str = ""
-    """The reason why it must restart as a new incarnation; "" if it need not."""
     roles: list[RoleChange] = attrs.field(factory=list[RoleChange])
     lines: list[str] = attrs.field(factory=list[str])
 
@@ -176,8 +174,7 @@ class Cluster:
         """Start a killed replica again, without state."""
         replica = self.replicas[id]
         replica.incarnation += 1
-        replica.node = self._node(id, replica.incarnation, fresh=bool(replica.rejoin))
-        replica.rejoin = ""
+        replica.node = self._node(id, replica.incarnation)
         self._start(id)
 
     def leave(self, id: int) -> None:
@@ -232,15 +229,14 @@ class Cluster:
 
     # The parts of the simulation
 
-    def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
-        return self._make(id, incarnation, fresh=fresh)
+    def _node(self, id: int, incarnation: int) -> Node:
+        return self._make(id, incarnation)
 
     def _make(
         self,
         id: int,
         incarnation: int,
         *,
-        fresh: bool,
         log: Log | None = None,
         engine: Engine | None = None,
     ) -> Node:
@@ -259,7 +255,6 @@ class Cluster:
             settings=node_settings,
             log=log,
             engine=engine,
-            fresh=fresh,
         )
 
     def _others(self, id: int) -> list[int]:
@@ -326,19 +321,14 @@ class Cluster:
             self._act(replica, node.drain(now))
         finally:
             self.current = before
-        if replica.rejoin:
-            # The runtime does the same: a new incarnation in the same process.
-            self.kill(replica.id)
-            self.at(0.5, lambda: self.restart(replica.id))
-        else:
-            self._arm(replica, now, wall_ns)
+        self._arm(replica, now, wall_ns)
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         for peer, message in out.messages:
             self._carry(replica.id, peer, message)
         for reaction in out.trace:
             known = self.known(reaction)
-            if known != reaction and not replica.rejoin:
+            if known != reaction and not replica.node.channel.standing.unfit:
                 self.diverged(replica, known, reaction)
         if self._on_effects is not None:
             for effects in out.effects:
@@ -355,7 +345,6 @@ class Cluster:
         self._begun = self._begun or replica.node.engine.birth > 0
         if out.failed:
             raise self.violation("no failure", f"replica {replica.id} failed: {out.stopped}")
-        replica.rejoin = out.rejoin or replica.rejoin
 
     def _services_stopped(self, replica: SimulatedReplica, life: int) -> None:
         if replica.alive and replica.life == life:

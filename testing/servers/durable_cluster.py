@@ -91,13 +91,10 @@ class DurableCluster(Cluster):
     def restart(self, id: int) -> None:
         """Start a killed replica again with what is on its disk."""
         replica = self.replicas[id]
-        if replica.rejoin:
-            self.lose_disk(id)
-            replica.rejoin = ""
         replica.node = self._node(id, replica.incarnation)
         self._start(id)
 
-    def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
+    def _node(self, id: int, incarnation: int) -> Node:
         disk = self.disks[id]
         disk.coming = {}
         _, engine_settings, _ = self._settings
@@ -116,7 +113,7 @@ class DurableCluster(Cluster):
                     if known != reaction:
                         raise self.violation("one reaction", f"recovered with {reaction}, before {known}")
         self._logs[id] = log = disk.log()
-        return self._make(id, incarnation, fresh=fresh, log=log, engine=engine)
+        return self._make(id, incarnation, log=log, engine=engine)
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         for taken in out.staged:

@@ -78,8 +78,8 @@ def test_an_unfit_slave_does_not_serve_after_its_master_but_waits_for_it(dropped
         assert slave.channel.role == "blocked"
         for host in (slave, witness):
             assert diagnose(host.channel).startswith(
-                "replica 1 has another state than the others had, and waits for one that has the right state; "
-                "start replica 0"
+                "replica 1 has another state than the others had, and waits for one that has the right "
+                "state; start replica 0"
             )
     master.start()
     assert cluster.whole() is master

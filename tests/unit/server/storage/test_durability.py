@@ -15,7 +15,7 @@ from quorate.hachannel.model.view import Tag
 from quorate.server.errors import StartError
 from quorate.server.storage.durability import Durability
 
-from ..durable_replica import ME, NUMBER, VIEW, Host, Replica, load, total
+from ..durable_replica import ME, NUMBER, VIEW, Host, Replica, total
 
 
 @pytest.mark.parametrize(("took", "rest"), [(0.01, 0.03), (600.0, 1.0), (-5.0, 0.0)])
@@ -287,31 +287,6 @@ def test_a_journal_that_is_missing_is_not_reported_as_kept(place: Path) -> None:
         (place / f"journal.db{suffix}").unlink()
     again = Replica(place, 8, clustered=True)
     assert again.host.lines[0].endswith("but it existed before. The state comes from the other replicas.")
-    again.end()
-
-
-def test_a_replica_whose_state_differs_sets_its_journal_aside_and_starts_empty(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    again = Replica(place, 8, clustered=True)
-    done: list[object] = []
-    again.durability.set_aside(20).addCallback(done.append)
-    assert done == [None]
-    assert (place / "aside-20.db").exists()
-    engine = Engine(0, {"s0": 0}, load=load)
-    recovery = again.durability.open(20, engine)
-    assert (recovery.incarnation, recovery.log.recovered().guest, engine.applied) == (20, True, 0)
-    again.end()
-
-
-def test_a_replica_that_ends_after_setting_its_journal_aside_is_still_a_guest(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    Replica(place, 8, clustered=True).durability.set_aside(20)
-    again = Replica(place, 21, clustered=True)
-    assert (again.recovery.incarnation, again.recovery.log.recovered().guest) == (21, True)
     again.end()
 
 
