@@ -13,9 +13,7 @@ from quorate.server.storage import recovery_progress
 from quorate.server.storage.durability import Durability
 from quorate.server.storage.recovery_progress import RecoveryProgress
 
-from .test_durability import ME, Host, Replica, load, place
-
-__all__ = ["place"]
+from ..durable_replica import ME, Host, Replica, load
 
 BOUND_S = 60.0
 ENTRIES = [Entry(ViewNumber(1, 0, 7), index, 0, b"") for index in (5, 6, 7)]
