@@ -18,7 +18,7 @@ from typing import NamedTuple, TextIO, cast
 
 import click
 
-from .output import drop_output
+from .output import drop_output, escape_unencodable
 
 __all__ = ["main"]
 
@@ -131,6 +131,7 @@ def cli(ctx: click.Context, show_traceback: bool) -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit status."""
+    escape_unencodable()
     stoppable = not STOPPABLE.isdisjoint(sys.argv[1:3])
     if stoppable:
         # Until the command handles signals itself, there is nothing to stop.

@@ -1,8 +1,6 @@
 """Output of a process that continues when its standard output cannot be written."""
 
 import contextlib
-import io
-import sys
 import threading
 from collections.abc import Callable
 
@@ -21,9 +19,6 @@ class Printer:
         self._outcome = outcome
         self._lock = threading.Lock()
         self._failed = False
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            # A character that the terminal cannot show must not end the output.
-            sys.stdout.reconfigure(errors="backslashreplace")
 
     def __call__(self, show: Callable[[], object]) -> None:
         """Call `show`, which prints on the standard output. Thread-safe; never raises for a failed output."""

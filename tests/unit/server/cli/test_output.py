@@ -1,12 +1,17 @@
-"""Processes that continue when their lines cannot be printed."""
+"""Output that cannot be printed: processes continue, and characters are escaped."""
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 import pytest
 
+from quorate.agents import AgentId
 from quorate.server.cli.output import Printer
 
 
@@ -45,23 +50,51 @@ def test_a_reader_that_has_gone_does_not_end_the_process(
     assert "(its reader has gone): nothing more is printed; it goes on" in capsys.readouterr().err
 
 
-def test_a_character_that_the_terminal_cannot_show_is_escaped() -> None:
-    program = (
-        "import click\n"
-        "from quorate.server.cli.output import Printer\n"
-        "printer = Printer('it goes on')\n"
-        "printer(lambda: click.echo('5 \\u20ac'))\n"
-        "printer(lambda: click.echo('two'))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
+def quorate(*words: object, encoding: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, "-m", "quorate", *map(str, words)],
         capture_output=True,
-        text=True,
         timeout=60,
         check=False,
-        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
     )
-    assert (done.stdout, done.stderr) == ("5 \\u20ac\ntwo\n", "")
+
+
+NAME = "\u00e9\u65e5\U0001f600"
+LISTED = {
+    "ascii": b"\\u00e9\\u65e5\\ud83d\\ude00",
+    "ascii:surrogateescape": b"\\u00e9\\u65e5\\ud83d\\ude00",
+    "latin-1": b"\xe9\\u65e5\\ud83d\\ude00",
+    "utf-8": NAME.encode(),
+    "ascii:replace": b"???",
+}
+
+
+@pytest.fixture
+def config(serve: Any, target: Any, xml: Any) -> Path:
+    """The configuration of a server with an agent called NAME."""
+    known = [(AgentId(0, 0, 1025), NAME, "bank:Account", 3)]
+    served = target(known=known, states={NAME: msgspec.msgpack.encode({"owner": NAME})})
+    return xml(serve(served).port, plain=True)
+
+
+@pytest.mark.parametrize("encoding", LISTED)
+def test_characters_that_the_encoding_of_the_output_lacks_are_escaped(config: Path, encoding: str) -> None:
+    done = quorate("agents", config, encoding=encoding)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert LISTED[encoding] in done.stdout
+
+
+def test_escaped_json_is_json(config: Path) -> None:
+    done = quorate("inspect", config, NAME, "--server", "s0", encoding="ascii")
+    shown = json.loads(done.stdout.decode("ascii"))
+    assert (shown["name"], shown["state"]) == (NAME, {"owner": NAME})
+
+
+def test_an_error_is_escaped_too(tmp_path: Path) -> None:
+    done = quorate("check", tmp_path / f"{NAME}.xml", encoding="ascii")
+    assert done.returncode == 1
+    assert LISTED["ascii"] in done.stderr
 
 
 def test_a_process_that_could_not_print_ends_with_its_own_status() -> None:
