@@ -16,6 +16,7 @@ from .fields import annotations_of, declared_fields, is_decorated, is_frozen
 from .names import AgentError, ClassNames, location, names_of
 from .nesting import TOO_DEEP, nested_too_deep
 from .notification import Notification, check_notification
+from .origin import raised_at
 from .state_types import (
     check_encodable,
     check_no_any,
@@ -191,7 +192,9 @@ class AgentSpec:
         except AgentError:
             raise
         except Exception as error:
-            raise AgentError(f"{self.name} cannot be created from this state: {error}") from error
+            raise AgentError(
+                f"{self.name} cannot be created from this state: {error}{raised_at(error)}"
+            ) from error
 
     def save(self, agent: Agent) -> bytes:
         """Return the whole state. Dicts keep their order, which agents can see.
@@ -249,10 +252,16 @@ class AgentSpec:
             raise ValueError(
                 f"{self.name} did not have the attribute {name} when the state was saved; give it a default"
             )
-        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-            factory = cast("Any", default)
+        if not isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+            return default
+        factory = cast("Any", default)
+        try:
             return factory.factory(agent) if factory.takes_self else factory.factory()
-        return default
+        except Exception as error:
+            kind = type(error).__name__
+            raise ValueError(
+                f"the default of {name} in {self.name} raised {kind}: {error}{raised_at(error)}"
+            ) from error
 
 
 def agent_spec(cls: type[Agent]) -> AgentSpec:

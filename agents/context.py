@@ -11,7 +11,7 @@ import msgspec
 from .agent import Agent, AgentError, agent_spec
 from .builtin import Create
 from .envelope import Note, ReplyTo, check_address
-from .ids import Address, AgentId, connection_manager, factory
+from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, Address, AgentId, factory
 from .names import check_importable
 from .notification import Notification, encode
 from .state_types import with_sorted_sets
@@ -186,12 +186,14 @@ class Context:
     def _check_creation(self, to: Address) -> None:
         """Raise AgentError for a `Create` to the factory of this server that `create` has not made.
 
-        Its class may be missing on one replica only. Other servers check what they receive.
+        Its class may be missing on one replica only. Other servers check what they receive. The agents of the
+        platform create agents of its own classes.
         """
-        here = self.agent.host
+        if not FIRST_FREE_STAMP <= self.agent.stamp < FIRST_CONNECTION_STAMP:
+            return
         with contextlib.suppress(ValueError):
             to = AgentId.parse(to) if isinstance(to, str) and to.startswith("#") else to
-        if to == factory(here) and self.agent != connection_manager(here):
+        if to == factory(self.agent.host):
             raise AgentError("an agent creates another one with ctx.create(Class); it may not send a Create")
 
     def _answer_explicitly(self) -> None:

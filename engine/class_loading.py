@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ..agents import Agent, AgentError, AgentSpec, agent_named, agent_spec
-from .error_text import error_text
+from ..agents.origin import raised_at
+from .error_text import located, reason_of
 
 __all__ = ["Unloadable", "import_modules", "load_class", "stored_class"]
 
@@ -24,7 +25,7 @@ class Unloadable(RuntimeError):
         """`error` is the one that loading the class has raised."""
         super().__init__(
             f"it creates an agent of class {class_name}, which this replica cannot load: "
-            f"{error_text(error)}. Then start this replica again"
+            f"{reason_of(error)}. Then start this replica again"
         )
 
 
@@ -43,12 +44,17 @@ def load_class(class_name: str) -> AgentSpec:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise AgentError(
-            f"module {error.name} cannot be found; put its directory on the PYTHONPATH of every replica"
+            f"module {error.name} cannot be found{raised_at(error)}; put its directory on the PYTHONPATH of "
+            "every replica"
         ) from error
     except (Exception, SystemExit) as error:
-        raise AgentError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
+        raise AgentError(f"importing {module_name} failed: {located(error)}; correct the module") from error
     for part in path.split("."):
-        holder, found = found, getattr(found, part, None)
+        holder = found
+        try:
+            found = getattr(found, part, None)
+        except (Exception, SystemExit) as error:  # a module may have a __getattr__ of its own
+            raise AgentError(f"{class_name} cannot be used: {located(error)}; correct the module") from error
         if found is None:
             raise AgentError(
                 f"{getattr(holder, '__name__', holder)} has no {part}, so there is no {class_name}; if it "
@@ -68,7 +74,7 @@ def import_modules(modules: tuple[str, ...]) -> None:
         try:
             importlib.import_module(module)
         except (Exception, SystemExit) as error:
-            raise AgentError(f"importing {module} failed: {type(error).__name__}: {error}") from error
+            raise AgentError(f"importing {module} failed: {located(error)}") from error
 
 
 def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> AgentSpec:

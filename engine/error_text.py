@@ -2,7 +2,10 @@
 
 from typing import Final
 
-__all__ = ["MAX_ERROR_CHARS", "described", "error_text", "summary"]
+from ..agents import AgentError
+from ..agents.origin import raised_at
+
+__all__ = ["MAX_ERROR_CHARS", "described", "error_text", "located", "reason_of", "summary"]
 
 MAX_ERROR_CHARS: Final = 1000
 """Characters of a text; the rest is left out."""
@@ -23,6 +26,16 @@ def error_text(error: BaseException) -> str:
 def described(error: BaseException) -> tuple[str, str]:
     """Return the name of an exception's class, and its text."""
     return type(error).__name__[:MAX_ERROR_CHARS], error_text(error)
+
+
+def located(error: BaseException) -> str:
+    """Return the class and the text of an exception, with file and line of the user's code that raised it."""
+    return f"{': '.join(part for part in described(error) if part)}{raised_at(error)}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a class cannot be used: the sentence of an AgentError, `located` for anything else."""
+    return error_text(error) if isinstance(error, AgentError) else located(error)
 
 
 def summary(kind: str, message: str) -> str:

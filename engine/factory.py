@@ -32,7 +32,7 @@ from .cell import Cell
 from .class_loading import Unloadable
 from .current_reaction import CurrentReaction, Skipped
 from .directory import Directory
-from .error_text import described, error_text
+from .error_text import error_text, located, reason_of
 from .settings import EngineSettings
 
 __all__ = ["Factory", "FactoryResult"]
@@ -96,7 +96,7 @@ class Factory:
         try:
             self._load(ask.class_name)
         except BaseException as error:  # also SystemExit, which must not end the process
-            refusal = RefuseCreate(ask.class_name, error_text(error), ask.key)
+            refusal = RefuseCreate(ask.class_name, reason_of(error), ask.key)
             return Note(note.to, note.sender, refusal.type_name, encode(refusal), note.request)
         return note
 
@@ -225,5 +225,4 @@ def _settled(error: BaseException, position: int, current: CurrentReaction) -> B
 def _reason(ask: Create, error: BaseException) -> str:
     if isinstance(error, (AgentError, ValueError)):
         return error_text(error)
-    kind, message = described(error)
-    return f"{ask.class_name} cannot be created: {kind}: {message}"
+    return f"{ask.class_name} cannot be created: {located(error)}"

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from ...agents import AgentId, Notification, decode, known_type
 from ...agents.fields import field_names
+from ...agents.origin import raised_at
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError, CallFailed
 from ..config import MAX_ID, Config, ConfigError, Server, UnknownName, load
@@ -153,7 +154,7 @@ def import_class(name: str) -> type:
         ) from None
     except (Exception, SystemExit) as error:
         raise CommandError(
-            f"Module {module_name} cannot be imported: {type(error).__name__}: {error}."
+            f"Module {module_name} cannot be imported: {type(error).__name__}: {error}{raised_at(error)}."
         ) from None
     for part in qualname.split("."):
         found = getattr(found, part, None)

@@ -4,6 +4,8 @@ import contextlib
 import importlib
 import sys
 
+from ...agents.origin import raised_at
+
 MAX_ERROR_TEXT = 200
 """Characters of an exception's text that are shown."""
 
@@ -22,11 +24,11 @@ def import_problem(module: str) -> str:
         if module == missing or module.startswith(f"{missing}."):
             remedy = "install it, or run quorate in the directory that holds it"
             return f"there is no module {missing!r} here; {remedy}"
-        return f"it needs the module {missing!r}; install it"
+        return f"it needs the module {missing!r}{raised_at(error)}; install it"
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit of a script without a guard, too.
-        return f"{type(error).__name__}: {one_line(error)}; correct the module"
+        return f"{type(error).__name__}: {one_line(error)}{raised_at(error)}; correct the module"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 
+from ...agents.origin import raised_at
 from .imports import import_problem, one_line
 from .joram import ALIASES, is_encrypted, is_java
 from .report import quoted, suggestion
@@ -73,7 +74,8 @@ def _class_import_problem(class_name: str) -> str | None:
     except AttributeError as error:
         return f"the service {class_name} cannot be used: {one_line(error)}; correct the name of the class."
     except Exception as error:  # a module with a __getattr__ of its own
-        return f"the service {class_name} cannot be used: {type(error).__name__}: {one_line(error)}."
+        where = raised_at(error)
+        return f"the service {class_name} cannot be used: {type(error).__name__}: {one_line(error)}{where}."
     if not (isinstance(found, type) and issubclass(found, Service)):
         return f"{class_name} is not a service; make it a subclass of quorate.services.base.Service."
     return None

@@ -8,9 +8,9 @@ from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 
 from ...agents import AgentId, Note
 from ...engine import Effects
-from ...engine.error_text import described, error_text
+from ...engine.error_text import described, error_text, located
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
-from ...services.base import EmissionCallback, Service
+from ...services.base import EmissionCallback, Service, ServiceError
 from ..config import ServiceSpec
 from ..context import ReplicaContext
 from ..network.addresses import Addresses
@@ -244,7 +244,8 @@ class Services:
 
     def _record_failure(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
         """Record why a service cannot start: because of `lacked`, the service it needs, or of `error`."""
-        reason = f"it needs {lacked}" if lacked else error_text(error) or type(error).__name__
+        told = error_text(error) if isinstance(error, ServiceError) else located(error)
+        reason = f"it needs {lacked}" if lacked else told
         before = self.failed.get(spec.class_name)
         if before is None:
             self._context.metrics.count("services_failed")

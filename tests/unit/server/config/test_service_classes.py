@@ -75,7 +75,8 @@ def test_a_service_that_cannot_work_is_reported(kind: str, bad: Bad) -> None:
         ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
         ("def broken(:", "cannot be imported: SyntaxError"),
         ("import nothing_of_that_name", "needs the module 'nothing_of_that_name'"),
-        ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero ({name}.py, line 1)"),
+        ("import json\njson.loads('x')", "({name}.py, line 2)"),
         ("raise ValueError('two\\nlines')", "ValueError: two lines"),
     ],
 )
@@ -83,6 +84,7 @@ def test_a_service_whose_module_fails_is_reported(
     source: str, expected: str, bad: Bad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"failing_{abs(hash(source))}"
+    expected = expected.format(name=name)
     (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     problems = bad(one(f"<service class='{name}:Thing'/>"))

@@ -86,7 +86,11 @@ def test_agent_modules_that_can_be_imported_are_accepted(
     [
         ("no_bank.accounts", None, "there is no module 'no_bank' here; install it, or run quorate in"),
         ("half_bank", "import no_such_thing", "it needs the module 'no_such_thing'; install it."),
-        ("broken_bank", "1 / 0", "ZeroDivisionError: division by zero; correct the module."),
+        (
+            "broken_bank",
+            "1 / 0",
+            "ZeroDivisionError: division by zero (broken_bank.py, line 1); correct the module.",
+        ),
     ],
 )
 def test_an_agent_module_that_cannot_be_imported_is_reported_with_the_reason(
