@@ -383,7 +383,7 @@ def test_a_retry_of_deploy_carries_the_same_key(serve: Any, target: Any, xml: An
         ("{bank}:Account", "{", "JSON object"),
         ("{bank}:Other", "{}", "derive it from quorate.Agent"),
         ("{bank}:Nobody", "{}", "has no class Nobody"),
-        ("{bank}_broken:Account", "{}", "ZeroDivisionError: division by zero ({bank}_broken.py, line 1)"),
+        ("{bank}_broken:Account", "{}", "ZeroDivisionError: division by zero (bank_"),
         ("{bank}_script:Account", "{}", "cannot be imported: SystemExit"),
         ("{bank}.Account", "{}", "module:Class"),
         ("../x:Account", "{}", "module:Class"),

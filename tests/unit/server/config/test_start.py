@@ -85,7 +85,11 @@ def test_agent_modules_that_can_be_imported_are_accepted(
     ("module", "source", "reason"),
     [
         ("no_bank.accounts", None, "there is no module 'no_bank' here; install it, or run quorate in"),
-        ("half_bank", "import no_such_thing", "it needs the module 'no_such_thing'; install it."),
+        (
+            "half_bank",
+            "import no_such_thing",
+            "it needs the module 'no_such_thing' (half_bank.py, line 1); install",
+        ),
         (
             "broken_bank",
             "1 / 0",
