@@ -5,16 +5,28 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import attrs
 import click
 from rich.console import Console
 
-from .errors import ReplayError
-from .live import compare, read_live
+from .errors import NoTrace, ReplayError
+from .live import compare, read_live, rerun_notes
+from .progress import Progress
+from .reports import Report
 from .rerun_job import rerun, state_at
 from .session import spark_session
-from .tables import as_json, print_problems, rerun_table, totals_table, verify_table
+from .tables import (
+    MAX_PROBLEMS,
+    as_json,
+    print_agreement,
+    print_notes,
+    print_problems,
+    rerun_table,
+    totals_table,
+    verify_table,
+)
 from .totals import totals
 from .verification import verify
 
@@ -46,7 +58,9 @@ memory_option = click.option(
     callback=memory_size,
     help="Memory of the Java side.",
 )
-EXITS = "Exit status: 0 if all is well, 1 if not, 2 for wrong usage, 3 if it could not run."
+EXITS = (
+    "Exit status: 0 if all is well, 1 if not or without a trace, 2 for wrong usage, 3 if it could not run."
+)
 
 
 @click.group(name="replay")
@@ -82,11 +96,12 @@ def verify_command(
     """Check that every replica's trace is whole, that they agree, and that the agents do it again."""
     if live is not None and no_rerun:
         raise click.UsageError("--live needs the agents to be run again; leave out --no-rerun.")
+    states = None if live is None else live_states(live)
     with session(memory) as (spark, report_step):
-        states = None if live is None else read_live(live)
         report = verify(spark, traces, server=server, progress=report_step)
         again = None if no_rerun else rerun(spark, traces, server=server, report=report, progress=report_step)
     differences = [] if again is None or states is None else compare(again, states)
+    notes = [*report.notes, *([] if again is None else rerun_notes(again, states))]
     diverged = [] if again is None else [agent for agent in again.agents if agent.diverged is not None]
     if report.problems or diverged or differences:
         status = WENT_WRONG
@@ -96,15 +111,17 @@ def verify_command(
         status = 0
     problems = [*report.problems, *(again.problems if again else ()), *differences]
     if json_wanted:
-        click.echo(as_json({"ok": not status, "problems": problems, "verify": report, "rerun": again}))
+        result = {"ok": not status, "problems": problems, "notes": notes, "verify": report, "rerun": again}
+        click.echo(as_json(result))
     else:
         output = console()
         output.print(verify_table(report))
         if again is not None:
             output.print(rerun_table(again))
         print_problems(output, problems)
+        print_notes(output, notes)
         if not status:
-            output.print("All replicas agree at every position and no position is missing.", style="green")
+            print_agreement(output, report, again)
     ctx.exit(status)
 
 
@@ -113,15 +130,20 @@ def verify_command(
 @server_option
 @json_option
 @memory_option
-def totals_command(traces: tuple[str, ...], server: str | None, json_wanted: bool, memory: str) -> None:
+@click.pass_context
+def totals_command(
+    ctx: click.Context, traces: tuple[str, ...], server: str | None, json_wanted: bool, memory: str
+) -> None:
     """Count reactions by class and type of notification."""
     with session(memory) as (spark, report_step):
+        report = verify(spark, traces, server=server, progress=report_step)
         report_step("counting")
-        counted = totals(spark, traces, server=server)
+        counted = totals(spark, traces, server=server, report=report)
     if json_wanted:
-        click.echo(as_json(counted))
+        click.echo(as_json({"problems": report.doubts, **attrs.asdict(counted)}))
     else:
         console().print(totals_table(counted))
+    ctx.exit(show_doubts(report))
 
 
 @command.command("show", epilog=EXITS)
@@ -144,10 +166,12 @@ def show_command(
     """Print the state that an agent had after a position of its server."""
     identity = agent if agent.startswith("#") else f"#{agent}"
     with session(memory) as (spark, report_step):
+        report = verify(spark, traces, server=server, progress=report_step)
         report_step("running the agent again")
-        result = state_at(spark, traces, identity, position, server=server)
+        result = state_at(spark, traces, identity, position, server=server, report=report)
+    status = show_doubts(report)
     if json_wanted:
-        click.echo(as_json(result))
+        click.echo(as_json({"problems": report.doubts, **attrs.asdict(result)}))
     elif result.skipped:
         fail(f"agent {identity} was not run again: {result.skipped}")
     else:
@@ -162,28 +186,45 @@ def show_command(
         click.echo(as_json(shown))
         if result.diverged is not None:
             click.echo(f"quorate: at position {result.diverged}: {result.difference}", err=True)
-    ctx.exit(COULD_NOT_RUN if result.skipped else WENT_WRONG if result.diverged is not None else 0)
+    ctx.exit(COULD_NOT_RUN if result.skipped else WENT_WRONG if result.diverged is not None else status)
 
 
 @contextmanager
 def session(memory: str) -> "Generator[tuple[SparkSession, Callable[[str], None]]]":
     """Run Spark for one command and show its steps; a ReplayError ends the command with its sentence."""
-    status = Console(stderr=True).status("starting Spark")
-
-    def report_step(text: str) -> None:
-        status.update(text)
-
     try:
-        with status, spark_session(memory=memory) as spark:
-            yield spark, report_step
+        with (
+            Progress(Console(stderr=True), "starting Spark") as progress,
+            spark_session(memory=memory) as spark,
+            progress.watching(spark),
+        ):
+            yield spark, progress.step
+    except ReplayError as error:
+        fail(str(error), WENT_WRONG if isinstance(error, NoTrace) else COULD_NOT_RUN)
+
+
+def fail(sentence: str, status: int = COULD_NOT_RUN) -> NoReturn:
+    """End the command with a sentence."""
+    click.echo(f"quorate: {sentence}", err=True)
+    sys.exit(status)
+
+
+def live_states(path: Path) -> dict[str, Any]:
+    """Read the live states; a file without any ends the command."""
+    try:
+        return read_live(path)
     except ReplayError as error:
         fail(str(error))
 
 
-def fail(sentence: str) -> Any:
-    """End the command with a sentence."""
-    click.echo(f"quorate: {sentence}", err=True)
-    sys.exit(COULD_NOT_RUN)
+def show_doubts(report: Report) -> int:
+    """Print what may make a result incomplete or wrong, and return the exit status."""
+    doubts = report.doubts
+    for doubt in doubts[:MAX_PROBLEMS]:
+        click.echo(f"quorate: {doubt}", err=True)
+    if len(doubts) > MAX_PROBLEMS:
+        click.echo(f"quorate: and {len(doubts) - MAX_PROBLEMS} more; --json lists them all.", err=True)
+    return WENT_WRONG if doubts else 0
 
 
 def console() -> Console:

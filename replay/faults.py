@@ -15,6 +15,7 @@ from .survey import Block, Detail, block_bounds
 __all__ = [
     "RowFindings",
     "ServerFindings",
+    "Shared",
     "Triage",
     "compare_rows",
     "cover",
@@ -22,6 +23,7 @@ __all__ = [
     "gaps",
     "merge",
     "runs",
+    "share",
     "triage",
 ]
 
@@ -29,6 +31,9 @@ MAX_INCOMPLETE = 2048
 """Incomplete blocks of one server that are compared row by row: some source lacks positions of them."""
 MAX_DIFFERING = 4
 """Differing blocks of one server that are compared row by row: all sources have them whole."""
+
+_LEFT_OUT = -1
+"""In place of a replica: positions of which nothing was compared."""
 
 SourceKey = tuple[int, int]
 
@@ -42,12 +47,12 @@ class Triage:
     """Source and number of the blocks that have every position once."""
     details: frozenset[int]
     """Numbers of the blocks to compare row by row."""
-    unseen: int
-    """The number of blocks in doubt beyond the limits."""
+    unseen: frozenset[int]
+    """Numbers of the blocks in doubt beyond the limits."""
+    not_compared: frozenset[int]
+    """Numbers of those of them of which nothing was compared."""
     later_differences: int
     """The number of those that certainly differ."""
-    agreed: int
-    """Positions in blocks that are the same in two or more sources."""
 
 
 def triage(blocks: Sequence[Block], expected: Mapping[int, int]) -> Triage:
@@ -58,7 +63,6 @@ def triage(blocks: Sequence[Block], expected: Mapping[int, int]) -> Triage:
     whole: set[tuple[SourceKey, int]] = set()
     incomplete: list[int] = []
     differing: list[int] = []
-    agreed = 0
     for number, sharers in sorted(by_number.items()):
         complete = [block for block in sharers if is_whole(block, expected)]
         whole.update((block.source, number) for block in complete)
@@ -66,12 +70,11 @@ def triage(blocks: Sequence[Block], expected: Mapping[int, int]) -> Triage:
             incomplete.append(number)
         elif len({block.content for block in sharers}) > 1:
             differing.append(number)
-        elif len(sharers) > 1:
-            agreed += len(block_bounds(number))
     details = frozenset(incomplete[:MAX_INCOMPLETE] + differing[:MAX_DIFFERING])
-    unseen = len(incomplete) + len(differing) - len(details)
+    not_compared = frozenset(incomplete[MAX_INCOMPLETE:])
+    unseen = not_compared.union(differing[MAX_DIFFERING:])
     later = len(differing[MAX_DIFFERING:])
-    return Triage(tuple(blocks), frozenset(whole), details, unseen, later, agreed)
+    return Triage(tuple(blocks), frozenset(whole), details, unseen, not_compared, later)
 
 
 def is_whole(block: Block, expected: Mapping[int, int]) -> bool:
@@ -94,7 +97,6 @@ class RowFindings:
     """The first position at which sources differ."""
     later: int
     """The number of further positions at which they differ."""
-    compared: int
 
 
 def compare_rows(details: Sequence[Detail]) -> RowFindings:
@@ -109,6 +111,18 @@ def compare_rows(details: Sequence[Detail]) -> RowFindings:
 
 
 @attrs.frozen
+class Shared:
+    """What the replicas of a server have in common. Incarnations of one replica count as one."""
+
+    compared: int
+    """Positions that two or more replicas have and that were compared."""
+    alone: int
+    """Positions that only one replica has."""
+    apart: tuple[int, ...]
+    """The replicas of which nothing was compared."""
+
+
+@attrs.frozen
 class ServerFindings:
     """The findings of one server after its faulty blocks were compared row by row."""
 
@@ -116,7 +130,7 @@ class ServerFindings:
     last: int
     uncovered: tuple[Span, ...]
     cover: tuple[Cover, ...]
-    compared: int
+    shared: Shared
     difference: int | None
     """The first position at which sources differ."""
     later: int
@@ -131,6 +145,7 @@ def find_faults(
     present: dict[SourceKey, list[Span]] = {}
     twice: dict[SourceKey, list[Span]] = {}
     rows: dict[SourceKey, int] = {}
+    left_out: list[Span] = [block_bounds(number) for number in triaged.not_compared]
     for block in triaged.blocks:
         rows[block.source] = rows.get(block.source, 0) + block.rows
         if block.number not in triaged.details:
@@ -161,32 +176,56 @@ def find_faults(
         last=union[-1].last,
         uncovered=(*before, *gaps(union)),
         cover=tuple(cover(merged)),
-        compared=triaged.agreed + sum(rows_found.compared for rows_found in row_findings),
+        shared=share(merged, left_out),
         difference=min(found, default=None),
         later=later if found else 0,
-        truncated=triaged.unseen > 0,
+        truncated=bool(triaged.unseen),
     )
 
 
-def differences(details: Sequence[Detail]) -> tuple[int | None, int, int]:
-    """Return the first position at which sources differ, how many more do, and how many were compared."""
+def share(present: Mapping[SourceKey, Sequence[Span]], left_out: Sequence[Span] = ()) -> Shared:
+    """Return what the replicas have in common, without the positions `left_out` of the comparison."""
+    replicas: dict[int, list[Span]] = {}
+    for (replica, _), spans in present.items():
+        replicas.setdefault(replica, []).extend(spans)
+    replicas[_LEFT_OUT] = list(left_out)
+    edges = [
+        edge
+        for replica, spans in replicas.items()
+        for span in merge(spans)
+        for edge in ((span.first, replica), (span.last + 1, replica))
+    ]
+    compared = alone = reached = 0
+    here: set[int] = set()
+    met: set[int] = set()
+    for position, replica in sorted(edges):
+        others = here - {_LEFT_OUT}
+        if len(others) == 1:
+            alone += position - reached
+        elif others == here and others and position > reached:
+            compared += position - reached
+            met |= others
+        here ^= {replica}
+        reached = position
+    return Shared(compared, alone, tuple(sorted(replicas.keys() - met - {_LEFT_OUT})))
+
+
+def differences(details: Sequence[Detail]) -> tuple[int | None, int]:
+    """Return the first position at which sources differ, and how many more do."""
     if len(details) == 0:
-        return None, 0, 0
+        return None, 0
     import numpy
 
     np: Any = numpy
     positions = np.concatenate([detail.positions for detail in details])
     hashes = np.concatenate([detail.hashes for detail in details])
-    sources = np.repeat(np.arange(len(details)), [len(detail.positions) for detail in details])
     order = np.lexsort((hashes, positions))
-    positions, hashes, sources = positions[order], hashes[order], sources[order]
+    positions, hashes = positions[order], hashes[order]
     same_position = positions[1:] == positions[:-1]
     differing = np.unique(positions[1:][same_position & (hashes[1:] != hashes[:-1])])
-    shared = np.unique(np.stack((positions, sources)), axis=1)[0]
-    compared = len(np.unique(shared[1:][shared[1:] == shared[:-1]]))
     if not len(differing):
-        return None, 0, compared
-    return int(differing[0]), len(differing) - 1, compared
+        return None, 0
+    return int(differing[0]), len(differing) - 1
 
 
 def runs(positions: Any) -> list[Span]:

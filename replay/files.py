@@ -1,8 +1,6 @@
-"""The files of a trace: their paths, and those among them that cannot be read."""
+"""The files of a trace: their footers, and those among them that cannot be read."""
 
-import glob
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -10,16 +8,16 @@ from typing import Any
 
 import attrs
 
+from .discovery import FoundFiles, ReplicaDirectory, reason
 from .errors import NoTrace
-from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin
+from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin, arrow_schema
 
-__all__ = ["Footer", "SourceId", "TraceFiles", "Traces", "find_files", "inspect_files", "unreadable"]
+__all__ = ["Footer", "SourceId", "TraceFiles", "inspect_files", "unreadable"]
 
-SUFFIX = ".parquet"
 READERS = 4
+MAGIC = b"PAR1"
+"""The first and the last bytes of a Parquet file."""
 
-Traces = str | Path | Iterable[str | Path]
-"""The traces of a replay: files, directories (searched) or globs."""
 SourceId = tuple[int, int, int]
 """Server id, replica and incarnation."""
 
@@ -33,108 +31,139 @@ class Footer:
     dropped: int
     """Rows that the writer had lost before it closed the file."""
 
+    @property
+    def source(self) -> SourceId:
+        """The incarnation of the replica that wrote the file."""
+        return self.origin.server_id, self.origin.replica, self.origin.incarnation
+
 
 @attrs.frozen
 class TraceFiles:
     """The files of one run of the jobs. Files that appear later are not among them."""
 
-    paths: tuple[Path, ...]
-    bad: tuple[str, ...]
-    """One line for each file that was set aside."""
-    rows: int
-    dropped: dict[SourceId, int]
-    """Rows lost by the writer."""
-    origins: dict[SourceId, Origin]
+    footers: Mapping[Path, Footer]
+    """The files that can be read."""
+    bad: tuple[str, ...] = ()
+    """One line for each file or directory that cannot be used."""
+    notes: tuple[str, ...] = ()
+    """One line for each file that was left out and is no fault."""
+    bare: tuple[ReplicaDirectory, ...] = ()
+    """Directories of replicas without a trace."""
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that can be read."""
+        return tuple(self.footers)
+
+    @property
+    def origins(self) -> dict[SourceId, Origin]:
+        """The origin of each source."""
+        return {footer.source: footer.origin for footer in self.footers.values()}
+
+    @property
+    def rows(self) -> dict[SourceId, int]:
+        """The rows of each source."""
+        found: dict[SourceId, int] = {}
+        for footer in self.footers.values():
+            found[footer.source] = found.get(footer.source, 0) + footer.rows
+        return found
+
+    @property
+    def dropped(self) -> dict[SourceId, int]:
+        """The rows that the writer of each source has lost."""
+        found: dict[SourceId, int] = {}
+        for footer in self.footers.values():
+            found[footer.source] = max(found.get(footer.source, 0), footer.dropped)
+        return found
+
+    def without(self, damaged: Mapping[Path, str]) -> "TraceFiles":
+        """Return the rest when files turned out to be damaged, by path. Raises NoTrace when none is left."""
+        good = {path: footer for path, footer in self.footers.items() if path not in damaged}
+        bad = (*self.bad, *(f"{path}: {why}" for path, why in damaged.items()))
+        if not good:
+            raise NoTrace(f"none of the {len(bad)} trace files can be read; the first is {bad[0]}")
+        return attrs.evolve(self, footers=good, bad=bad)
 
 
-def find_files(traces: Traces) -> list[Path]:
-    """Return every trace file in or below the given places, sorted; ``.part`` files are left out.
-
-    Raises NoTrace when a place does not exist or when there is no file at all.
-    """
-    places = [traces] if isinstance(traces, str | Path) else list(traces)
-    found: set[Path] = set()
-    for place in places:
-        paths = expand(str(place))
-        if not paths:
-            raise NoTrace(f"there is no {place}: give the data directory of a server, or its trace files.")
-        for path in paths:
-            found.update(below(path))
-    if not found:
-        where = ", ".join(str(place) for place in places)
-        raise NoTrace(f"there is no trace file ({SUFFIX}) in {where}: has the server written one yet?")
-    return sorted(found)
-
-
-def expand(place: str) -> list[Path]:
-    """Return the existing paths that a path or a glob means."""
-    path = Path(place)
-    if path.exists():
-        return [path]
-    return [Path(match) for match in sorted(glob.glob(place, recursive=True))]
-
-
-def below(path: Path) -> Iterator[Path]:
-    """Yield a file, or the trace files anywhere below a directory, as absolute paths."""
-    if not path.is_dir():
-        if path.name.endswith(SUFFIX):
-            yield path.absolute()
-        return
-    for directory, _, names in os.walk(path):
-        for name in names:
-            if name.endswith(SUFFIX):
-                yield (Path(directory) / name).absolute()
-
-
-def inspect_files(paths: Sequence[Path]) -> TraceFiles:
+def inspect_files(found: FoundFiles) -> TraceFiles:
     """Read the footer of each file and set aside those that are not whole.
 
     Raises NoTrace when none is left.
     """
     with ThreadPoolExecutor(READERS) as pool:
-        footers = list(pool.map(footer, paths))
-    good: list[Path] = []
-    bad: list[str] = []
-    dropped: dict[SourceId, int] = {}
-    origins: dict[SourceId, Origin] = {}
-    rows = 0
-    for path, found in zip(paths, footers, strict=True):
-        if isinstance(found, str):
-            bad.append(f"{path}: {found}")
-            continue
-        good.append(path)
-        rows += found.rows
-        origin = found.origin
-        source = (origin.server_id, origin.replica, origin.incarnation)
-        origins[source] = origin
-        dropped[source] = max(dropped.get(source, 0), found.dropped)
-    if not good:
-        raise NoTrace(f"none of the {len(bad)} trace files can be read; the first is {bad[0]}")
-    return TraceFiles(tuple(good), tuple(bad), rows, dropped, origins)
+        footers = dict(zip(found.paths, pool.map(footer, found.paths), strict=True))
+    good = {path: read for path, read in footers.items() if isinstance(read, Footer)}
+    damaged = {path: read for path, read in footers.items() if isinstance(read, str)}
+    everything = TraceFiles(good, (), found.notes, found.bare).without(damaged)
+    return attrs.evolve(everything, bad=(*found.problems, *everything.bad))
 
 
 def footer(path: Path) -> Footer | str:
     """Return the footer of a file, or why the file cannot be used."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
+        broken = flaw(path)
+        if broken:
+            return broken
         metadata: Any = parquet.read_metadata(path)
         pairs: dict[bytes, bytes] = metadata.metadata or {}
-        names: list[str] = list(metadata.schema.names)
         if MARK not in pairs:
             return "not the trace of a server"
         if pairs[MARK] != str(SCHEMA_VERSION).encode():
             return f"trace schema {pairs[MARK].decode()}, this program reads {SCHEMA_VERSION}"
-        if names != list(COLUMNS):
+        if not has_trace_columns(metadata.schema):
             return "the columns are not those of a trace"
-        lost = int(pairs.get(WRITER_DROPPED, b"0"))
         if not metadata.num_rows:
             return "there is no row in it"
-        group: Any = metadata.row_group(0)
-        name, server, replica, incarnation = (group.column(at).statistics.min for at in range(4))
+        writers = {
+            each for at in range(metadata.num_row_groups) for each in writers_of(metadata.row_group(at))
+        }
+        if len(writers) > 1:
+            return "it has rows of several replicas or incarnations"
+        name, server, replica, incarnation = writers.pop()
         origin = Origin.read(str(name), int(server), int(replica), int(incarnation), pairs)
-        return Footer(int(metadata.num_rows), origin, lost)
+        return Footer(int(metadata.num_rows), origin, int(pairs.get(WRITER_DROPPED, b"0")))
     except Exception as error:  # pyarrow has no common base for what a broken file makes it raise
         return first_line(error)
+
+
+def writers_of(group: Any) -> set[tuple[Any, ...]]:
+    """Return the lowest and the highest server, server id, replica and incarnation of a row group."""
+    found = [group.column(at).statistics for at in range(4)]
+    return {tuple(each.min for each in found), tuple(each.max for each in found)}
+
+
+def flaw(path: Path) -> str:
+    """Return why a file cannot be a whole Parquet file, "" if it may be one."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(MAGIC))
+            size = file.seek(0, 2)
+            file.seek(max(0, size - len(MAGIC)))
+            tail = file.read(len(MAGIC))
+    except OSError as error:
+        return f"it cannot be opened: {reason(error)}"
+    if not size:
+        return "it is empty"
+    if head != MAGIC:
+        return "it is not a Parquet file"
+    return "" if tail == MAGIC and size > 2 * len(MAGIC) else "it is truncated: its end is missing"
+
+
+def has_trace_columns(schema: Any) -> bool:
+    """Return whether a Parquet schema has the columns of a trace, in their order and with their types."""
+    if list(schema.names) != list(COLUMNS):
+        return False
+    written: Any = schema.to_arrow_schema()
+    return all(
+        plain_type(found.type) == plain_type(wanted.type)
+        for found, wanted in zip(written, arrow_schema({}), strict=True)
+    )
+
+
+def plain_type(kind: Any) -> Any:
+    """Return an Arrow type, that of the values for a dictionary."""
+    return getattr(kind, "value_type", kind)
 
 
 def unreadable(paths: Sequence[Path]) -> dict[Path, str]:

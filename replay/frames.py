@@ -5,33 +5,69 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import attrs
-
-from .errors import NoTrace, ReplayError, SparkMissing
-from .files import TraceFiles, Traces, find_files, first_line, inspect_files, unreadable
-from .schema import ddl
+from .discovery import Traces, find_files
+from .errors import ReplayError, SparkMissing
+from .files import SourceId, TraceFiles, first_line, inspect_files, unreadable
+from .replicas import Absences, find_absences
+from .schema import Origin, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Trace", "any_of", "spark_functions"]
+__all__ = ["Progress", "Trace", "any_of", "ignore", "spark_functions"]
 
 T = TypeVar("T")
+Progress = Callable[[str], None]
+"""Called with a few words when a step begins."""
+
+
+def ignore(_: str) -> None:
+    """Ignore progress: the caller gave no function for it."""
 
 
 class Trace:
     """The readable part of some trace files, as Spark sees it."""
 
-    def __init__(self, spark: "SparkSession", traces: Traces, server: str | int | None = None) -> None:
+    def __init__(
+        self,
+        spark: "SparkSession",
+        traces: Traces,
+        server: str | int | None = None,
+        progress: "Progress | None" = None,
+    ) -> None:
         """Find the files and check their footers. Raises NoTrace."""
         self._spark: Any = spark
         self._server = server
-        self.files: TraceFiles = inspect_files(find_files(traces))
+        report_step = progress or ignore
+        report_step("searching for trace files")
+        found = find_files(traces)
+        report_step(f"checking {len(found.paths):,} trace files")
+        self.files: TraceFiles = inspect_files(found)
 
     @property
     def spark(self) -> Any:
         """The session."""
         return self._spark
+
+    def expected_rows(self) -> dict[SourceId, int]:
+        """Return the rows that each source has by the footers, of the chosen server if one was chosen."""
+        origins = self.files.origins
+        return {source: rows for source, rows in self.files.rows.items() if self._wants(origins[source])}
+
+    def names(self, server_id: int) -> tuple[str, ...]:
+        """Return the names that the files have for a server."""
+        return tuple(
+            sorted({one.server for one in self.files.origins.values() if one.server_id == server_id})
+        )
+
+    def absences(self) -> Absences:
+        """Return the replicas that ought to have a trace, of the chosen server if one was chosen."""
+        origins = list(self.files.origins.values())
+        chosen = next((one.server for one in origins if self._wants(one)), None)
+        return find_absences(origins, self.files.bare, None if self._server is None else chosen)
+
+    def _wants(self, origin: Origin) -> bool:
+        return self._server is None or str(self._server) in (origin.server, str(origin.server_id))
 
     def frame(self) -> Any:
         """Return a data frame of all rows, of the chosen server if one was chosen."""
@@ -60,11 +96,7 @@ class Trace:
             damaged = unreadable(self.files.paths)
             if not damaged:
                 raise ReplayError(f"Spark could not run the job: {short(error)}") from error
-        good = tuple(path for path in self.files.paths if path not in damaged)
-        bad = (*self.files.bad, *(f"{path}: {why}" for path, why in damaged.items()))
-        if not good:
-            raise NoTrace(f"none of the {len(bad)} trace files can be read; the first is {bad[0]}")
-        self.files = attrs.evolve(self.files, paths=good, bad=bad)
+        self.files = self.files.without(damaged)
         try:
             return job(self.frame())
         except ReplayError:

@@ -9,9 +9,13 @@ import msgspec
 from .errors import ReplayError
 from .reports import RerunReport
 
-__all__ = ["compare", "read_live"]
+__all__ = ["compare", "read_live", "rerun_notes"]
 
 MAX_SHOWN = 200
+FORMS = (
+    "give the output of `quorate inspect --json`, one agent a line, or an object like "
+    '{"#0.0.1025": {"balance": 12}}.'
+)
 
 
 def read_live(path: Path) -> dict[str, Any]:
@@ -32,7 +36,13 @@ def read_live(path: Path) -> dict[str, Any]:
     states: dict[str, Any] = {}
     for document in documents:
         for agent in listed(document):
-            states.update(states_in(agent, path))
+            for name, state in states_in(agent, path).items():
+                if states.setdefault(name, state) != state:
+                    raise ReplayError(
+                        f"{path} has two different states of agent {name}: give one of each agent."
+                    )
+    if not states:
+        raise ReplayError(f"{path} holds no agent states: {FORMS}")
     return states
 
 
@@ -58,10 +68,7 @@ def states_in(found: Any, path: Path) -> dict[str, Any]:
             return {str(pairs["id"]): pairs["state"]}
         if pairs and all(key.startswith("#") for key in pairs):
             return pairs
-    raise ReplayError(
-        f"{path} holds no agent states: give the output of `quorate inspect --json`, one agent a line, "
-        'or an object like {"#0.0.1025": {"balance": 12}}.'
-    )
+    raise ReplayError(f"{path} holds no agent states: {FORMS}")
 
 
 def compare(rerun: RerunReport, live: Mapping[str, Any]) -> list[str]:
@@ -79,6 +86,18 @@ def compare(rerun: RerunReport, live: Mapping[str, Any]) -> list[str]:
         elif result.state != state:
             found.append(f"agent {agent} differs from the live one: {differing(result.state or {}, state)}")
     return found
+
+
+def rerun_notes(rerun: RerunReport, live: Mapping[str, Any] | None) -> list[str]:
+    """Return one sentence for each thing that was not run again or not compared with live agents."""
+    if not rerun.agents:
+        return ["no agent reacted, so none was run again"]
+    if live is None:
+        return []
+    alone = [agent for agent in rerun.agents if agent.agent not in live and not agent.deleted]
+    if not alone:
+        return []
+    return [f"{len(alone):,} agents, {alone[0].agent} first, are not among the live states, so not compared"]
 
 
 def differing(ours: Mapping[str, Any], live: Any) -> str:

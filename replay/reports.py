@@ -109,9 +109,20 @@ class ServerReport:
     cover: tuple[Cover, ...] = ()
     """The source of each range of positions, so that every position is read once."""
     compared: int = 0
-    """Positions that two or more sources have and that were compared."""
+    """Positions that two or more replicas have and that were compared."""
+    alone: int = 0
+    """Positions that only one replica has."""
+    apart: tuple[int, ...] = ()
+    """The replicas of which nothing was compared."""
     truncated: bool = False
-    """Whether there were too many faulty places to find_faults all of them."""
+    """Whether there were too many faulty places to list all of them."""
+    names: tuple[str, ...] = ()
+    """The names of the server in the files; more than one is a fault."""
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The replicas that have a trace."""
+        return tuple(sorted({source.replica for source in self.sources}))
 
     @property
     def problems(self) -> list[str]:
@@ -127,6 +138,13 @@ class ServerReport:
                 found.append(f"{self.server}: {source} has a hole: {spans(source.holes)}{why}")
         if self.uncovered:
             found.append(f"{self.server}: not covered by any replica: {spans(self.uncovered)}")
+        if len(self.names) > 1:
+            found.append(f"{self.server}: server {self.server_id} has several names: {', '.join(self.names)}")
+        if len(self.replicas) > 1:
+            found += [
+                f"{self.server}: nothing of replica {replica} was compared: no other one has its positions"
+                for replica in self.apart
+            ]
         if self.truncated:
             found.append(f"{self.server}: there are more faults than were listed")
         return found
@@ -136,6 +154,28 @@ class ServerReport:
         """Whether there is no fault."""
         return not self.problems
 
+    @property
+    def notes(self) -> list[str]:
+        """One sentence for each thing that is no fault and limits what the comparison tells."""
+        replicas = self.replicas
+        if len(replicas) == 1:
+            return [f"{self.server}: only replica {replicas[0]} has a trace here, so nothing was compared"]
+        if self.alone:
+            return [
+                f"{self.server}: {self.alone:,} positions are in the trace of one replica only, not compared"
+            ]
+        return []
+
+    @property
+    def agreement(self) -> str:
+        """One sentence: which replicas agree, and at how many positions; "" if that cannot be said."""
+        if not self.compared or not self.ok:
+            return ""
+        *former, last = (str(replica) for replica in self.replicas)
+        replicas = f"replicas {', '.join(former)} and {last}"
+        shared = f"all {self.compared:,} positions that two or more of them have"
+        return f"{self.server}: {replicas} agree at {shared}"
+
 
 @attrs.frozen
 class Report:
@@ -143,15 +183,41 @@ class Report:
 
     servers: tuple[ServerReport, ...]
     bad_files: tuple[str, ...] = ()
-    """One line per file that could not be read, with its path. The rest of the report stands without it."""
+    """One line per file or directory that could not be used, with its path. The rest of the report stands
+    without it."""
+    absent: tuple[str, ...] = ()
+    """One line per replica that has no trace and ought to have one."""
+    remarks: tuple[str, ...] = ()
+    """One line for each file that was left out, and each replica that has no trace, without a fault."""
     files: int = 0
     rows: int = 0
     seconds: float = 0.0
 
     @property
     def problems(self) -> list[str]:
-        """One sentence per fault, those of unreadable files included."""
-        return [*self.bad_files, *(problem for server in self.servers for problem in server.problems)]
+        """One sentence per fault, those of unreadable files and of missing replicas included."""
+        faults = [problem for server in self.servers for problem in server.problems]
+        return [*self.bad_files, *self.absent, *faults]
+
+    @property
+    def notes(self) -> list[str]:
+        """One sentence for each thing that is no fault and limits what the comparison tells."""
+        return [*self.remarks, *(note for server in self.servers for note in server.notes)]
+
+    @property
+    def doubts(self) -> list[str]:
+        """The problems that may change what a reader of the merged traces finds, such as totals."""
+        found = [
+            f"{server.server}: the replicas differ at {server.divergence}"
+            for server in self.servers
+            if server.divergence
+        ]
+        found += [
+            f"{server.server}: not covered by any replica: {spans(server.uncovered)}"
+            for server in self.servers
+            if server.uncovered
+        ]
+        return [*self.bad_files, *found]
 
     @property
     def ok(self) -> bool:

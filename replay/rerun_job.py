@@ -3,19 +3,20 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .agent_rerun import AgentRerun, Record
+from .discovery import Traces
 from .errors import NoTrace
-from .files import SourceId, Traces
-from .frames import Trace, spark_functions
+from .files import SourceId
+from .frames import Progress, Trace, ignore, spark_functions
 from .reports import AgentResult, Report, RerunReport
 from .totals import merged
-from .verification import ignore, verify_trace
+from .verification import verify_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,7 @@ def rerun(
     *,
     server: str | int | None = None,
     report: Report | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> RerunReport:
     """Run every agent's reactions again, with the code that can be imported now, and compare what they send.
 
@@ -46,7 +47,7 @@ def rerun(
     Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
     began = time.monotonic()
-    trace = Trace(spark, traces, server)
+    trace = Trace(spark, traces, server, progress)
     found = report or verify_trace(trace, progress)
     (progress or ignore)(f"running {sum(one.last for one in found.servers):,} reactions again")
     agents = trace.run(lambda frame: run_again(merged(frame, found), found, configured(trace)))

@@ -4,7 +4,7 @@ The columns after the first four are the fields of `quorate.engine.reaction.Reac
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ WRITER_DROPPED = b"quorate.dropped"
 SERVERS = b"quorate.servers"
 """Key in a file's metadata: the ids of all servers of the configuration by name, as JSON."""
 REPLICAS = b"quorate.replicas"
-"""Key in a file's metadata: the ids of the server's replicas that write a trace, as JSON."""
+"""Key in a file's metadata: the ids of the replicas that write a trace, by server, as JSON."""
 ACCEPTED = b"quorate.accepted"
 """Key in a file's metadata: the first entry that ended otherwise when it was applied again, and how."""
 
@@ -67,8 +67,8 @@ class Origin:
     incarnation: int
     servers: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """The ids of all servers by name; empty if the file does not have them."""
-    replicas: tuple[int, ...] = ()
-    """The replicas of the server that write a trace; empty if the file does not have them."""
+    replicas: Mapping[str, Sequence[int]] = attrs.field(factory=dict[str, Sequence[int]])
+    """The replicas that write a trace, by server; empty if the file does not have them."""
     accepted: str = ""
     """How the first entry ended that was accepted with another outcome than before; "" if there is none."""
 
@@ -78,7 +78,7 @@ class Origin:
         if self.servers:
             pairs[SERVERS] = json.dumps(dict(self.servers)).encode()
         if self.replicas:
-            pairs[REPLICAS] = json.dumps(self.replicas).encode()
+            pairs[REPLICAS] = json.dumps(dict(self.replicas)).encode()
         if self.accepted:
             pairs[ACCEPTED] = self.accepted.encode("utf-8", "backslashreplace")
         return pairs
@@ -89,9 +89,9 @@ class Origin:
     ) -> "Origin":
         """Return the origin of a file with this identity and these metadata. Raises ValueError."""
         servers = cast("dict[str, int]", json.loads(pairs.get(SERVERS, b"{}")))
-        replicas = cast("list[int]", json.loads(pairs.get(REPLICAS, b"[]")))
+        replicas = cast("dict[str, list[int]]", json.loads(pairs.get(REPLICAS, b"{}")))
         accepted = pairs.get(ACCEPTED, b"").decode("utf-8", "replace")
-        return cls(server, server_id, replica, incarnation, servers, tuple(replicas), accepted)
+        return cls(server, server_id, replica, incarnation, servers, replicas, accepted)
 
 
 def arrow_schema(metadata: Mapping[bytes, bytes]) -> Any:

@@ -11,7 +11,16 @@ from rich.text import Text
 
 from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
 
-__all__ = ["as_json", "print_problems", "rerun_table", "totals_table", "verify_table"]
+__all__ = [
+    "MAX_PROBLEMS",
+    "as_json",
+    "print_agreement",
+    "print_notes",
+    "print_problems",
+    "rerun_table",
+    "totals_table",
+    "verify_table",
+]
 
 MAX_PROBLEMS = 20
 
@@ -126,6 +135,25 @@ def print_problems(screen: Console, problems: Sequence[str]) -> None:
         screen.print(Text(problem, style="bold red"), soft_wrap=True)
     if len(problems) > MAX_PROBLEMS:
         screen.print(f"and {len(problems) - MAX_PROBLEMS} more; --json lists them all.")
+
+
+def print_notes(screen: Console, notes: Sequence[str]) -> None:
+    """Print the first notes, one a line."""
+    for note in notes[:MAX_PROBLEMS]:
+        screen.print(Text(f"Note: {note}", style="yellow"), soft_wrap=True)
+    if len(notes) > MAX_PROBLEMS:
+        screen.print(f"and {len(notes) - MAX_PROBLEMS} more notes; --json lists them all.")
+
+
+def print_agreement(screen: Console, report: Report, again: RerunReport | None) -> None:
+    """Print what was compared and found equal, and nothing else."""
+    lines = [f"{server.agreement}." for server in report.servers if server.agreement]
+    if again is not None and again.reactions:
+        lines.append(
+            f"{again.reactions:,} reactions of {len(again.agents):,} agents, run again, did as traced."
+        )
+    for line in lines:
+        screen.print(Text(line, style="green"), soft_wrap=True)
 
 
 def new_table(*titles: str) -> Table:

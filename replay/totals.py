@@ -3,7 +3,7 @@
 import time
 from typing import TYPE_CHECKING, Any
 
-from .files import Traces
+from .discovery import Traces
 from .frames import Trace, any_of, spark_functions
 from .reports import Report, ServerReport, TotalRow, Totals
 from .verification import verify_trace

@@ -1,15 +1,17 @@
 """Verification that the traces of a server's replicas are whole and equal."""
 
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from .errors import NoTrace
+from .discovery import Traces
+from .errors import NoTrace, ReplayError
 from .faults import RowFindings, ServerFindings, Triage, compare_rows, find_faults, triage
-from .files import Traces
-from .frames import Trace
+from .files import SourceId
+from .frames import Progress, Trace, ignore
 from .reports import Divergence, Report, ServerReport, Side
 from .survey import CONTENT, Block, block_bounds, block_details, expected_digests, rows_at, survey
 
@@ -21,8 +23,6 @@ __all__ = ["verify", "verify_trace"]
 DETAIL_BLOCKS = 64
 """Blocks that are compared row by row at a time, to bound the memory of the driver."""
 MAX_VALUE_SHOWN = 200
-
-Progress = Callable[[str], None]
 
 
 def verify(
@@ -40,17 +40,19 @@ def verify(
     ``progress`` is called with a few words when a step begins.
     Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
-    return verify_trace(Trace(spark, traces, server), progress)
+    return verify_trace(Trace(spark, traces, server, progress), progress)
 
 
 def verify_trace(trace: Trace, progress: Progress | None = None) -> Report:
     """Check a trace; see `verify`."""
     report_step = progress or ignore
     began = time.monotonic()
-    report_step(f"reading {trace.files.rows:,} rows in {len(trace.files.paths)} files")
-    blocks = trace.run(survey)
-    if not blocks:
+    expected_rows = trace.expected_rows()
+    if not expected_rows:
         raise NoTrace("the trace files hold no reaction of that server.")
+    report_step(f"reading {sum(expected_rows.values()):,} rows in {len(trace.files.paths):,} files")
+    blocks = trace.run(survey)
+    check_counts(blocks, trace.expected_rows())
     expected = expected_digests(trace.spark, [block.number for block in blocks if may_be_whole(block)])
     by_server = {key: list(group) for key, group in groupby(blocks, key=lambda block: block.server_id)}
     triaged = {key: triage(group, expected) for key, group in by_server.items()}
@@ -60,17 +62,30 @@ def verify_trace(trace: Trace, progress: Progress | None = None) -> Report:
         dropped = {key[1:]: rows for key, rows in trace.files.dropped.items() if key[0] == server_id}
         finding = find_faults(result, row_findings[server_id], dropped)
         servers.append(server_report(trace, by_server[server_id][0], finding))
+    absences = trace.absences()
     return Report(
         servers=tuple(servers),
         bad_files=trace.files.bad,
+        absent=absences.problems,
+        remarks=(*trace.files.notes, *absences.notes),
         files=len(trace.files.paths),
         rows=sum(source.rows for found in servers for source in found.sources),
         seconds=time.monotonic() - began,
     )
 
 
-def ignore(_: str) -> None:
-    """Ignore progress: the caller gave no function for it."""
+def check_counts(blocks: Sequence[Block], expected: Mapping[SourceId, int]) -> None:
+    """Raise ReplayError if Spark has not read exactly the rows that the files have by their footers."""
+    read: Counter[SourceId] = Counter()
+    for block in blocks:
+        read[block.server_id, block.replica, block.incarnation] += block.rows
+    for source in sorted(read.keys() | expected.keys()):
+        if read[source] != expected.get(source, 0):
+            server, replica, incarnation = source
+            raise ReplayError(
+                f"Spark has read {read[source]:,} rows of server {server}, replica {replica}, incarnation "
+                f"{incarnation}, and its files have {expected.get(source, 0):,}: were they changed meanwhile?"
+            )
 
 
 def may_be_whole(block: Block) -> bool:
@@ -110,7 +125,10 @@ def server_report(trace: Trace, block: Block, finding: ServerFindings) -> Server
         uncovered=finding.uncovered,
         divergence=divergence,
         cover=finding.cover,
-        compared=finding.compared,
+        compared=finding.shared.compared,
+        alone=finding.shared.alone,
+        apart=finding.shared.apart,
+        names=trace.names(block.server_id),
         truncated=finding.truncated,
     )
 

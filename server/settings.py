@@ -100,14 +100,18 @@ class ReplicaSettings:
         )
 
 
-def traced_replicas(config: Config, server: Server) -> tuple[int, ...]:
-    """Return the ids of the replicas of a server that write a trace: those with agents, unless it is off."""
+def traced_replicas(config: Config) -> dict[str, list[int]]:
+    """Return the replicas that write a trace, by server: those with agents, unless it is off."""
 
-    def wanted(replica: Replica) -> bool:
+    def wanted(server: Server, replica: Replica) -> bool:
         text = config.setting("trace", server=server.id, replica=replica.id)
         return not replica.witness and (text is None or _BOOLEANS.get(text.lower(), True))
 
-    return tuple(replica.id for replica in server.replicas if wanted(replica))
+    traced = {
+        server.name: [replica.id for replica in server.replicas if wanted(server, replica)]
+        for server in config.servers
+    }
+    return {name: replicas for name, replicas in traced.items() if replicas}
 
 
 def _positive(text: str) -> float:

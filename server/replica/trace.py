@@ -67,7 +67,7 @@ class TraceLives:
             self._context.replica.id,
             self._life,
             config.names,
-            traced_replicas(config, server),
+            traced_replicas(config),
         )
 
     def write(self, reactions: list[Reaction]) -> None:

@@ -209,11 +209,27 @@ def test_the_command_says_all_is_well_and_compares_live_states(
     with keep:
         fine = CliRunner().invoke(command, ["verify", str(data), "--live", str(live)])
         assert fine.exit_code == 0, fine.output
-        assert "All replicas agree" in fine.output
+        assert "s0: replicas 0 and 1 agree at all" in fine.output
+        assert "first, are not among the live states, so not compared" in fine.output
         live.write_text(json.dumps({alice: {**(again.state(alice) or {}), "balance": -1}}))
         other = CliRunner().invoke(command, ["verify", str(data), "--live", str(live), "--json"])
     assert other.exit_code == 1
     assert "live -1" in json.loads(other.stdout)["problems"][0]
+
+
+def test_totals_and_states_say_that_a_file_could_not_be_read(
+    spark: Any, traced: Traced, tmp_path: Path
+) -> None:
+    store(tmp_path, traced.trace)
+    empty = tmp_path / "s0" / "0" / "trace" / "1-000002.parquet"
+    empty.touch()
+    with _KeepSession(spark):
+        counted = CliRunner().invoke(command, ["totals", str(tmp_path), "--json"])
+        shown = CliRunner().invoke(command, ["show", str(tmp_path), "--agent", ident(traced, "bob")])
+    for done in (counted, shown):
+        assert (done.exit_code, done.stderr) == (1, f"quorate: {empty}: it is empty\n")
+    assert json.loads(counted.stdout)["problems"] == [f"{empty}: it is empty"]
+    assert json.loads(shown.stdout)["state"]["refused"] == 1
 
 
 def test_changed_code_is_told_by_its_outputs(spark: Any, data: Path, traced: Traced, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from quorate.agents import AgentId
 from quorate.engine import Reaction
-from quorate.replay import NoTrace, Report, reactions, totals, verify
+from quorate.replay import NoTrace, ReplayError, Report, reactions, totals, verify
+from quorate.replay.frames import Trace
 from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
 
@@ -78,10 +79,10 @@ def plant(data: Path) -> dict[str, Path]:
     damaged = write(data, "s9", 0, 5, good)
     write(data, "s9", 1, 5, good)
     content = damaged.read_bytes()
-    truncated = damaged.with_name("5-000009.parquet")
+    truncated = damaged.with_name("5-000002.parquet")
     truncated.write_bytes(content[: len(content) // 2])
-    damaged.with_name("5-000010.parquet.part").write_bytes(content[:100])
-    foreign = damaged.with_name("5-000011.parquet")
+    damaged.with_name("5-000003.parquet.part").write_bytes(content[:100])
+    foreign = damaged.with_name("5-000003.parquet")
     parquet.write_table(parquet.read_table(damaged).replace_schema_metadata(None), foreign)
     return {"truncated": truncated, "foreign": foreign}
 
@@ -136,7 +137,8 @@ def test_a_position_twice_is_found(report: Report) -> None:
 def test_a_missing_tail_and_a_late_joiner_are_no_fault(report: Report) -> None:
     server = report.server("s5")
     assert server.problems == []
-    assert server.compared == SMALL
+    assert (server.compared, server.alone) == (SMALL, 0)
+    assert server.agreement.startswith("s5: replicas 0, 1 and 2 agree at all 300 positions")
 
 
 def test_positions_that_nobody_has_are_not_covered(report: Report) -> None:
@@ -171,6 +173,8 @@ def test_files_that_cannot_be_read_are_listed_and_the_rest_is_used(
     assert report.bad_files[1] == f"{planted[1]['foreign']}: not the trace of a server"
     assert report.server("s9").ok
     assert not report.ok
+    part = planted[1]["foreign"].with_name("5-000003.parquet.part")
+    assert report.remarks == (f"{part}: it is not finished; its rows are not read",)
 
 
 def test_a_page_damaged_after_writing_is_found_and_set_aside(spark: Any, tmp_path: Path) -> None:
@@ -185,6 +189,59 @@ def test_a_page_damaged_after_writing_is_found_and_set_aside(spark: Any, tmp_pat
     report = verify(spark, tmp_path)
     assert [line.split(":")[0] for line in report.bad_files] == [str(damaged)]
     assert report.server("s0").ok
+
+
+def test_replicas_that_have_no_position_in_common_are_not_said_to_agree(spark: Any, tmp_path: Path) -> None:
+    write(tmp_path, "s0", 0, 1, [row(position) for position in range(1, 101)])
+    write(tmp_path, "s0", 1, 1, [row(position) for position in range(101, 201)])
+    server = verify(spark, tmp_path).server("s0")
+    assert (server.compared, server.alone, server.agreement) == (0, 200, "")
+    assert server.problems == [
+        f"s0: nothing of replica {replica} was compared: no other one has its positions" for replica in (0, 1)
+    ]
+
+
+def test_two_incarnations_of_one_replica_are_no_agreement_of_replicas(spark: Any, tmp_path: Path) -> None:
+    rows = [row(position) for position in range(1, 101)]
+    write(tmp_path, "s0", 0, 1, rows)
+    write(tmp_path, "s0", 0, 2, rows[50:])
+    server = verify(spark, tmp_path).server("s0")
+    assert (server.problems, server.compared, server.agreement) == ([], 0, "")
+    assert server.notes == ["s0: only replica 0 has a trace here, so nothing was compared"]
+
+
+def test_a_replica_that_the_configuration_declares_and_that_has_no_trace_is_named(
+    spark: Any, tmp_path: Path
+) -> None:
+    for replica in (0, 1):
+        origin = Origin("s0", 0, replica, 1, {"s0": 0, "s1": 1}, {"s0": [0, 1, 2], "s1": [0]})
+        writer = TraceWriter(tmp_path / "s0" / str(replica) / "trace", origin)
+        writer.write([row(1)])
+        writer.close()
+    assert verify(spark, tmp_path, server=0).problems == [
+        "s0: replica 2 has no trace here, though the configuration declares it"
+    ]
+    assert len(verify(spark, tmp_path).problems) == 2
+
+
+def test_a_file_in_a_directory_whose_name_spark_would_pass_over_is_read(spark: Any, tmp_path: Path) -> None:
+    path = write(tmp_path, "s0", 0, 1, [row(position) for position in range(1, 101)])
+    write(tmp_path, "s0", 1, 1, [row(position) for position in range(1, 101)])
+    hidden = tmp_path / "_hidden" / ".old"
+    hidden.mkdir(parents=True)
+    path.rename(hidden / path.name)
+    report = verify(spark, tmp_path)
+    assert (report.server("s0").compared, report.rows) == (100, 200)
+
+
+def test_rows_that_spark_does_not_read_end_the_verification(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "s0", 0, 1, [row(position) for position in range(1, 101)])
+    everything = Trace.frame
+    monkeypatch.setattr(Trace, "frame", lambda trace: everything(trace).where("position <> 50"))
+    with pytest.raises(ReplayError, match="has read 99 rows of server 0, replica 0, incarnation 1, and its"):
+        verify(spark, tmp_path)
 
 
 def test_merged_reactions_have_every_position_once(

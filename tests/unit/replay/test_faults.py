@@ -85,10 +85,12 @@ def test_small_traces_have_the_faults_that_a_plain_comparison_finds(traces: Rows
     found = find_faults(result, [compare_rows(details_of(traces, result.details))])
     by_position: dict[int, set[int]] = {}
     sharers: dict[int, set[Source]] = {}
+    replicas: dict[int, set[int]] = {}
     for source, rows in traces.items():
         for position, content in rows:
             by_position.setdefault(position, set()).add(content)
             sharers.setdefault(position, set()).add(source)
+            replicas.setdefault(position, set()).add(source[0])
     differing = sorted(position for position, contents in by_position.items() if len(contents) > 1)
     assert found.difference == (differing[0] if differing else None)
     assert found.later == max(0, len(differing) - 1)
@@ -96,7 +98,10 @@ def test_small_traces_have_the_faults_that_a_plain_comparison_finds(traces: Rows
     assert expand(list(found.uncovered)) == [
         position for position in range(1, found.last) if position not in by_position
     ]
-    assert found.compared == sum(len(sources) > 1 for sources in sharers.values())
+    shared = [each for each in replicas.values() if len(each) > 1]
+    assert found.shared.compared == len(shared)
+    assert found.shared.alone == len(replicas) - len(shared)
+    assert set(found.shared.apart) == {source[0] for source in traces} - set().union(*shared)
     assert not found.truncated
     for source in found.sources:
         counts = Counter(position for position, _ in traces[(source.replica, source.incarnation)])
@@ -125,7 +130,7 @@ def test_whole_and_equal_blocks_are_not_compared_by_row() -> None:
     result = triage(blocks_of(traces), EXPECTED)
     assert result.details == frozenset()
     found = find_faults(result, [])
-    assert (found.compared, found.last, found.uncovered, found.difference) == (LONG, LONG, (), None)
+    assert (found.shared.compared, found.last, found.uncovered, found.difference) == (LONG, LONG, (), None)
     assert [str(piece.span) for piece in found.cover] == [f"1..{LONG}"]
 
 
@@ -155,7 +160,7 @@ def test_a_single_difference_in_a_long_trace_is_found() -> None:
     result = triage(blocks_of(traces), EXPECTED)
     assert result.details == {2}
     found = find_faults(result, [compare_rows(details_of(traces, result.details))])
-    assert (found.difference, found.later, found.compared) == (40_000, 0, LONG)
+    assert (found.difference, found.later, found.shared.compared) == (40_000, 0, LONG)
 
 
 @given(st.lists(st.integers(1, 30)))

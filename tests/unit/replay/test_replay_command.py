@@ -2,17 +2,18 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from quorate.replay import AgentResult, JavaNotFound, NoTrace, ReplayError, RerunReport, SparkMissing
+from quorate.replay import AgentResult, JavaNotFound, ReplayError, RerunReport, SparkMissing
 from quorate.replay.command import command
-from quorate.replay.files import find_files, inspect_files
 from quorate.replay.frames import escape
 from quorate.replay.live import compare, read_live
+from quorate.replay.schema import Origin, arrow_schema
 from quorate.replay.session import check_user, failure_line, spark_api
 
 
@@ -42,6 +43,22 @@ def test_no_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytes
     assert (done.exit_code, done.stderr) == (3, "quorate: there is no Java.\n")
 
 
+@pytest.mark.parametrize("job", [["verify"], ["totals"], ["show", "--agent", "0.0.1025"]])
+def test_traces_without_a_row_are_one_sentence_and_status_1(
+    job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    schema = arrow_schema(Origin("s0", 0, 0, 1).metadata(0))
+    for replica in ("0", "1"):
+        (tmp_path / replica).mkdir()
+        parquet.write_table(schema.empty_table(), tmp_path / replica / "1-000001.parquet")
+    monkeypatch.setattr("quorate.replay.command.spark_session", lambda **_: nullcontext())
+    done = CliRunner().invoke(command, [job[0], str(tmp_path), *job[1:]])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("quorate: none of the 2 trace files can be read; the first is ")
+    assert done.stderr.endswith("1-000001.parquet: there is no row in it\n")
+
+
 def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")  # which is asked for first
     monkeypatch.setitem(sys.modules, "pyspark", None)
@@ -64,32 +81,6 @@ def test_the_line_with_the_reason_is_shown_from_the_java_log(tmp_path: Path) -> 
     assert failure_line(log) == "Error: could not create the Java Virtual Machine."
 
 
-def test_paths_without_a_trace_have_different_errors(tmp_path: Path) -> None:
-    with pytest.raises(NoTrace, match=r"there is no .*nowhere"):
-        find_files(tmp_path / "nowhere")
-    (tmp_path / "1-000001.parquet.part").write_bytes(b"PAR1")
-    with pytest.raises(NoTrace, match="there is no trace file"):
-        find_files(tmp_path)
-
-
-def test_files_are_found_in_directories_by_globs_and_by_name(tmp_path: Path) -> None:
-    paths = [tmp_path / "s0" / str(replica) / "trace" / "1-000001.parquet" for replica in range(3)]
-    for path in paths:
-        path.parent.mkdir(parents=True)
-        path.write_bytes(b"not parquet")
-    assert find_files(str(tmp_path)) == paths
-    assert find_files([str(tmp_path / "s0" / "[01]"), paths[2], tmp_path / "s0" / "2"]) == paths
-
-
-def test_trace_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    paths = [tmp_path / f"{replica}.parquet" for replica in range(3)]
-    for path in paths:
-        path.write_bytes(b"not parquet")
-    with pytest.raises(NoTrace, match=r"none of the 3 trace files can be read; the first is .*/0\.parquet"):
-        inspect_files(paths)
-
-
 def test_names_with_wildcards_are_taken_literally() -> None:
     assert escape("/data/{a}[b]*?\\x") == "/data/\\{a\\}\\[b\\]\\*\\?\\\\x"
 
@@ -103,7 +94,8 @@ def test_live_states_come_in_three_forms(tmp_path: Path) -> None:
     for text in ("\n".join(lines), f"[{', '.join(lines)}]", json.dumps(expected)):
         path.write_text(text)
         assert read_live(path) == expected
-    for text in ("{", "[1]", '{"balance": 3}'):
+    twice = '{"id": "#0.0.1", "state": {"balance": %d}}'
+    for text in ("{", "[1]", '{"balance": 3}', "[]", "{}", f"[{twice % 1}, {twice % 2}]"):
         path.write_text(text)
         with pytest.raises(ReplayError):
             read_live(path)

@@ -88,4 +88,4 @@ def test_files_name_all_servers_and_the_replicas_that_write_a_trace(context: Rep
     trace.close()
     (found,) = footers(context)
     assert found.origin.servers == {"s0": 0, "s7": 7}
-    assert found.origin.replicas == (0, 2)
+    assert found.origin.replicas == {"s0": [0, 2], "s7": [0]}

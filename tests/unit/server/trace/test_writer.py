@@ -10,6 +10,7 @@ import pytest
 
 from quorate.agents import AgentId
 from quorate.engine import Reaction
+from quorate.replay.discovery import find_files
 from quorate.replay.files import Footer, footer, inspect_files
 from quorate.replay.schema import COLUMNS, Origin
 from quorate.server.trace.writer import TraceWriter
@@ -181,7 +182,7 @@ def test_dropped_rows_are_counted_in_the_metadata_of_the_file(tmp_path: Path) ->
     assert trace.problem == "the trace lacks 4 rows: they came when the disk was busy and the buffer full"
     trace.write(rows(15, 15))
     trace.close()
-    assert inspect_files(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 4}
+    assert inspect_files(find_files(tmp_path)).dropped == {(0, 2, 77): 4}
 
 
 def test_waiting_rows_are_bounded_in_bytes_too(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_a_row_that_cannot_be_stored_is_dropped_alone(tmp_path: Path) -> None:
     trace.close()
     assert trace.dropped == 2
     assert positions(tmp_path) == [[1, 4, 5, 6, 7, 8, 9], [10, 11]]
-    assert inspect_files(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 2}
+    assert inspect_files(find_files(tmp_path)).dropped == {(0, 2, 77): 2}
 
 
 def test_without_pyarrow_the_problem_says_what_to_install(
@@ -224,7 +225,9 @@ def test_without_pyarrow_the_problem_says_what_to_install(
 
 
 def test_a_file_has_the_servers_and_the_replicas_of_the_configuration(tmp_path: Path) -> None:
-    origin = Origin("s0", 0, 2, 77, {"s0": 0, "nächster": 7}, (0, 2), "entry 5 ended otherwise: \udce9")
+    origin = Origin(
+        "s0", 0, 2, 77, {"s0": 0, "nächster": 7}, {"s0": [0, 2]}, "entry 5 ended otherwise: \udce9"
+    )
     trace = TraceWriter(tmp_path, origin)
     trace.write(rows(1, 3))
     trace.close()
