@@ -99,6 +99,11 @@ class Networks:
             for callback in waiting:
                 callback()
 
+    def reported_hosts(self, server: int) -> set[str]:
+        """Return the hosts of another server as this replica reaches them; none while it is not master."""
+        connection = self.outgoing.get(server)
+        return set() if connection is None else connection.hosts
+
     def master_in(self, domain: str | None) -> Address | None:
         """Return where the master listens in a domain (None: the first); None if unknown or this replica."""
         master = self._port.node.channel.master

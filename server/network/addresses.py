@@ -108,6 +108,15 @@ class Addresses:
         """(replica id, address) of each replica, sorted by id."""
         return sorted(self._addresses.items())
 
+    def hosts(self, replica: int) -> frozenset[str]:
+        """Return the hosts at which a replica may be: those of the cluster, the file, and <nat> here."""
+        known = (self._addresses.get(replica), decode_address(self._declared.get(replica, b"")))
+        found = {nat.host for nat in self._me.nats if (nat.server, nat.replica) == (self._server.id, replica)}
+        for address in known:
+            if address is not None:
+                found |= {address.host, *(host for _, host, _ in address.networks)}
+        return frozenset(found)
+
     def update(self, seats: Sequence[Seat], *, agreed: bool = True) -> None:
         """Replace the addresses by those in `seats`; `agreed`: the cluster agreed on these seats."""
         before = set(self._addresses) if self.agreed else set[int]()

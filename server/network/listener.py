@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol, cast
 
 import attrs
@@ -114,6 +115,8 @@ class Listener(Factory):
     `log` gets lines about bad connections, limited in number. `count` gets the name of a metric to increase:
     ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above the limit.
     `client_port` is the port that a client program that connects here is told to use; None if there is none.
+    `check_source` gets each hello and the numeric address from which it comes, and raises ProtocolError to
+    refuse it.
     """
 
     noisy = False
@@ -129,6 +132,7 @@ class Listener(Factory):
         settings: LinkSettings | None = None,
         max_connections: int = MAX_CONNECTIONS,
         client_port: int | None = None,
+        check_source: Callable[[Hello, str], None] | None = None,
     ) -> None:
         self.connections = 0
         """Connections that are open now, all purposes together."""
@@ -140,6 +144,7 @@ class Listener(Factory):
         self._settings = attrs.evolve(settings or LinkSettings(), max_frame_bytes=MAX_HELLO_BYTES)
         self._max_connections = max_connections
         self._client_port = client_port
+        self._check_source = check_source
         self._port: ListeningPort | None = None
 
     def listen(self, port: int, interface: str = "") -> int:
@@ -177,7 +182,7 @@ class Listener(Factory):
             link.drop("too many connections")
             return
         acceptor = Acceptor(
-            self._answer,
+            partial(self._answer, link.peer_host),
             secret=self._secret,
             nonce=os.urandom(NONCE_BYTES),
             loopback=is_loopback(link.peer_host),
@@ -207,10 +212,12 @@ class Listener(Factory):
             self._count("garbage")
             self._log_limited(f"{link.peer} was turned away: {sentence}")
 
-    def _answer(self, hello: Hello) -> Mapping[str, Any]:
+    def _answer(self, source: str, hello: Hello) -> Mapping[str, Any]:
         handler = self._handlers.get(hello.purpose)
         if handler is None:
             raise ProtocolError(f"Nothing for {hello.purpose} is served here.")
+        if self._check_source is not None:
+            self._check_source(hello, source)
         return handler.answer(hello)
 
     def _handshake_timed_out(self, link: Link, pending: _PendingHandshake) -> None:

@@ -81,6 +81,11 @@ class Outgoing:
         return self._link is not None
 
     @property
+    def hosts(self) -> set[str]:
+        """Hosts of the replicas of the other server, as the file has them or as it has reported itself."""
+        return {host for host, _ in self._addresses}
+
+    @property
     def waiting(self) -> int:
         """Number of notifications that the other server has not acknowledged."""
         return len(self._notes)

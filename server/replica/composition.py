@@ -8,6 +8,8 @@ from ..config import Replica as ReplicaConfig
 from ..context import ReplicaContext
 from ..metrics import Metrics
 from ..network.hello import ADMIN, CHANNEL, NETWORK
+from ..network.host_addresses import HostAddresses
+from ..network.source_check import SourceCheck
 from ..settings import ReplicaSettings
 from .administration import Administration
 from .inbound import AdminHandler, ChannelHandler
@@ -59,4 +61,9 @@ def make_replica(
             ADMIN: AdminHandler(context, Administration(replica)),
         }
     )
+    if context.settings.secret is None:
+        addresses, reported = replica.peers.addresses, replica.master.networks.reported_hosts
+        replica.listeners.source_check = SourceCheck(
+            config, server, declared, addresses, reported, HostAddresses(reactor)
+        )
     return replica

@@ -8,6 +8,7 @@ from ...hachannel.transport.addresses import listening_interface
 from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..context import ReplicaContext
 from ..network.listener import InboundHandler, Listener
+from ..network.source_check import SourceCheck
 
 __all__ = ["Listeners"]
 
@@ -18,6 +19,8 @@ class Listeners:
     def __init__(self, context: ReplicaContext) -> None:
         self.handlers: dict[str, InboundHandler] = {}
         """Handlers of the connections, by the purpose in the hello."""
+        self.source_check: SourceCheck | None = None
+        """The check of the hosts from which connections come; None with a secret."""
         self._context = context
         self._open: list[Listener] = []
 
@@ -29,6 +32,8 @@ class Listeners:
     def open(self) -> None:
         """Listen on all networks. Raises StartError; the networks before the failed one stay open then."""
         context = self._context
+        if self.source_check is not None:
+            self.source_check.prepare()
         for network in context.replica.networks:
             listener = Listener(
                 DirectWriteReactor(context.reactor),
@@ -38,6 +43,7 @@ class Listeners:
                 count=context.metrics.count,
                 settings=context.settings.link,
                 client_port=context.replica.client_port,
+                check_source=None if self.source_check is None else self.source_check.check,
             )
             listener.listen(network.port, listening_interface(network.host))
             self._open.append(listener)

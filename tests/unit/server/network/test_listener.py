@@ -11,7 +11,7 @@ from quorate.hachannel.codec.framing import FrameReader, frame_parts
 from quorate.hachannel.transport.connection import Link
 from quorate.server.errors import StartError
 from quorate.server.network.handshake import HELLO_TIMEOUT_S
-from quorate.server.network.hello import ADMIN, Hello, ProtocolError, build_hello, parse_hello
+from quorate.server.network.hello import ADMIN, Hello, ProtocolError, Refused, build_hello, parse_hello
 from quorate.server.network.listener import Listener
 from quorate.server.network.rate_limit import RateLimit
 from quorate.testing.servers.memory_network import MemoryNet
@@ -190,3 +190,18 @@ def test_a_client_program_on_a_network_port_is_told_where_clients_connect(
     assert decode_server_frame(body) == Bye("protocol", f"this port is for servers and commands; {advice}")
     assert place.counts == ["garbage"]
     assert place.lines[0].endswith("it is a client program, and this is a network port")
+
+
+def test_a_hello_from_an_address_that_is_refused_does_not_reach_its_handler(net: MemoryNet) -> None:
+    def check(hello: Hello, source: str) -> None:
+        raise ProtocolError(f"{hello.purpose} is not for {source}.")
+
+    place = ReplicaAddress(net, check_source=check)
+    raw = place.connect()
+    raw.transport.write(joined([build_hello(ADMIN, {})]))
+    place.net.advance(0.1)
+    with pytest.raises(Refused, match=r"admin is not for 127.0.0.1."):
+        parse_hello(raw.got[0])
+    assert raw.lost
+    assert place.counts == ["garbage"]
+    assert "admin is not for" in place.lines[0]

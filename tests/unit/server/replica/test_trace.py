@@ -16,7 +16,7 @@ from quorate.server.settings import ReplicaSettings
 
 pytest.importorskip("pyarrow")
 
-CONFIG = """<config><domain name="D1"/>
+CONFIG = """<config><property name="secret" value="x"/><domain name="D1"/>
 <cluster id="0" name="s0" nbClusterExpected="2">
   <server id="0" hostname="a"><network domain="D1" port="100"/></server>
   <server id="1" hostname="b"><network domain="D1" port="100"/>

@@ -1,0 +1,100 @@
+"""The check of the host from which a connection comes, for servers without a secret.
+
+Nobody proves anything then, so replicas and other servers are believed only if they come from the hosts that
+they have in the configuration.
+"""
+
+from collections.abc import Callable, Iterable
+
+from ...hachannel.transport.addresses import is_own_address, unmapped
+from ..config import Config, Replica, Server, UnknownName
+from .addresses import Addresses
+from .handshake import is_loopback
+from .hello import CHANNEL, NETWORK, Hello, NotNow, refusal
+from .host_addresses import HostAddresses
+
+__all__ = ["SourceCheck"]
+
+
+class SourceCheck:
+    """Compares the address from which a hello comes with the hosts of the replica or server that it names."""
+
+    def __init__(
+        self,
+        config: Config,
+        server: Server,
+        replica: Replica,
+        addresses: Addresses,
+        reported: Callable[[int], Iterable[str]],
+        lookup: HostAddresses,
+        is_own: Callable[[str], bool] = is_own_address,
+    ) -> None:
+        """Check connections to `replica` of `server`.
+
+        `addresses` are those of the replicas of this server. `reported` returns the hosts that another server
+        has reported itself. `is_own` returns whether a numeric address belongs to this machine.
+        """
+        self._config = config
+        self._server = server
+        self._replica = replica
+        self._addresses = addresses
+        self._reported = reported
+        self._lookup = lookup
+        self._is_own = is_own
+
+    def prepare(self) -> None:
+        """Look up all hosts, so that the first connections need not wait for that."""
+        hosts = {host for replica in self._addresses.ids for host in self._addresses.hosts(replica)}
+        for server in self._config.servers:
+            if server.id != self._server.id:
+                hosts |= self._hosts_of_server(server.id)
+        for host in sorted(hosts):
+            self._lookup.of(host)
+
+    def check(self, hello: Hello, source: str) -> None:
+        """Raise ProtocolError unless the hello may come from `source`, a numeric address.
+
+        A replica or server that is not known at all passes: the handler of the hello refuses it by its name.
+        """
+        if hello.purpose == CHANNEL:
+            replica = hello.integer("replica")
+            self._check(f"replica {replica} of {self._server.name}", self._addresses.hosts(replica), source)
+        elif hello.purpose == NETWORK:
+            server = hello.integer("server")
+            self._check(f"server {server}", self._hosts_of_server(server), source)
+
+    def _hosts_of_server(self, server: int) -> frozenset[str]:
+        try:
+            replicas = self._config.server(server).replicas
+        except UnknownName:
+            return frozenset()
+        declared = {host for each in replicas for host in (each.host, *(one.host for one in each.networks))}
+        nats = {nat.host for nat in self._replica.nats if nat.server == server}
+        return frozenset(declared | nats | set(self._reported(server)))
+
+    def _check(self, name: str, hosts: frozenset[str], source: str) -> None:
+        if not hosts:
+            return
+        source = unmapped(source).partition("%")[0]
+        found = {host: self._lookup.of(host) for host in sorted(hosts)}
+        known = {address for addresses in found.values() for address in addresses or ()}
+        if source in known or (self._is_here(source) and any(map(self._is_here, known))):
+            return
+        if None in found.values():
+            raise NotNow(f"The addresses of {name} are being looked up here.")
+        listed = ", ".join(f"{host} ({_listed(addresses)})" for host, addresses in found.items())
+        remedy = "mend its hostname in the file, or give all servers the same property 'secret'"
+        error = refusal(
+            f"Without a property 'secret', {name} is accepted from its host in the configuration only, and "
+            f"{source} is not one of {listed}: {remedy}.",
+            f"Without a property 'secret', {name} is accepted from its host in the configuration only, and "
+            f"not from {source}: {remedy}.",
+        )
+        raise error
+
+    def _is_here(self, address: str) -> bool:
+        return is_loopback(address) or self._is_own(address)
+
+
+def _listed(addresses: frozenset[str] | None) -> str:
+    return ", ".join(sorted(addresses or ())) or "not found here"
