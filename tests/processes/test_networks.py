@@ -82,7 +82,7 @@ def test_a_cluster_and_its_clients_use_the_ipv6_loopback_when_it_is_the_host(mak
 
 @needs_ipv6
 def test_a_server_listens_at_both_ip_versions_when_its_host_is_a_name(make_site: MakeSite) -> None:
-    site = make_site(Part("s0"), hosts=[socket.gethostname()])
+    site = make_site(Part("s0"), hosts=[socket.gethostname()], insecure_network="true")
     _, port = site.client_address(0)
     for host in ("127.0.0.1", "[::1]"):
         with connect(f"quorate://{host}:{port}", user="root", password="root") as client:
