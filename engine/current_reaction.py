@@ -33,7 +33,7 @@ class RunningAgent(Protocol):
     spec: AgentSpec
 
 
-_NONE: Final[Mapping[int, int]] = {}
+_NONE: Final[Mapping[int, tuple[int, int]]] = {}
 
 
 class CurrentReaction:
@@ -42,27 +42,30 @@ class CurrentReaction:
     `running` is set while code of an agent runs: only then may `interrupt` raise.
     """
 
-    __slots__ = ("entry", "running", "skipped", "skips")
+    __slots__ = ("birth", "entry", "running", "skipped", "skips")
 
     def __init__(self) -> None:
         self.entry = 0
         """The entry that is being applied; 0 between entries."""
+        self.birth = 0
+        """The birth of the engine's state, see `EngineState`: another life has other entries."""
         self.running: tuple[int, Note, RunningAgent | None] | None = None
         """Position, notification and agent of the reaction, another tuple for each; None between reactions.
         The agent is None when the factory creates one."""
-        self.skips: Mapping[int, int] = _NONE
-        """Orders to skip: the entry, by the position of the reaction. Replaced as a whole, never changed."""
+        self.skips: Mapping[int, tuple[int, int]] = _NONE
+        """Orders to skip: entry and birth, by the position of the reaction. Replaced as a whole, never
+        changed."""
         self.skipped = 0
         """The position of the last reaction that was skipped; 0: none was."""
 
     def check(self, position: int) -> None:
         """Raise Skipped if the reaction at this position is to be skipped."""
-        if self.skips.get(position) == self.entry:
+        if self.skips.get(position) == (self.entry, self.birth):
             self.skipped = position
             raise Skipped
 
     def interrupt(self) -> None:
         """Raise Skipped if the running reaction is to be skipped. Called in the engine's thread."""
         running = self.running
-        if running is not None and self.skips.get(running[0]) == self.entry:
+        if running is not None and self.skips.get(running[0]) == (self.entry, self.birth):
             raise Skipped

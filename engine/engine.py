@@ -86,7 +86,7 @@ class Engine(EngineState):
         effects = Effects(index)
         self.applied = index
         self.now_ns = max(self.now_ns, now_ns)
-        self.birth = self.birth or max(1, self.now_ns)
+        self.birth = self.current.birth = self.birth or max(1, self.now_ns)
         try:
             items = decode_batch(payload)
         except BatchError as error:

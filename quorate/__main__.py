@@ -41,6 +41,7 @@ COMMANDS = {
     "up": Entry("quorate.server.cli.up:command", "Run every server and replica of this host."),
     "start": Entry("quorate.server.cli.start:command", "Run one replica of one server."),
     "status": Entry("quorate.server.cli.status:command", "Show role, view, lag and connections of replicas."),
+    "skip": Entry("quorate.server.cli.skip:command", "Skip a reaction that does not end."),
     "deploy": Entry("quorate.server.cli.deploy:command", "Create an agent on a server."),
     "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in order."),
     "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),

@@ -7,11 +7,13 @@ from typing import Any
 import attrs
 
 from ..config import Server
+from ..storage.running_file import RunningReport
 from . import wire
 from .client import NOT_IN_THE_FILE, ServerAdmin
 from .connection import AdminError, Endpoint, Lost, Silent, Unreachable
 
 __all__ = [
+    "NO_ANSWER",
     "PARALLEL_STATUS",
     "STATUS_TIMEOUT_S",
     "ReplicaStatus",
@@ -23,6 +25,8 @@ __all__ = [
 
 
 STATUS_TIMEOUT_S = 2.0
+NO_ANSWER = "runs, does not answer"
+"""The role of a replica whose process is on this machine and does not answer."""
 
 
 PARALLEL_STATUS = 32
@@ -50,11 +54,17 @@ class ReplicaStatus:
     """Whether no connection could be made."""
     refused: bool = False
     """Whether it refused administration from this host, or is another replica than expected."""
+    pid: int | None = None
+    """A process of this machine that runs the replica and does not answer."""
+    running: RunningReport | None = None
+    """What that process says that it runs."""
 
     @property
     def role(self) -> str:
-        """The reported role; "down" without an answer, "refused" when it refused to answer."""
+        """The reported role; "down" or NO_ANSWER without an answer, "refused" when it refused to answer."""
         if self.status is None:
+            if self.pid is not None:
+                return NO_ANSWER
             return "refused" if self.refused else "down"
         return str(self.status.get("role", "unknown"))
 

@@ -315,6 +315,7 @@ def _run(
         lambda text: print_line(f"{text}, {where}" if text in READY_ROLES else text),
     )
     reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.expect_stop_together)
+    reactor.callWhenRunning(running.watchdog.handle_interrupts)
     foreground.run()
     if foreground.problem:
         raise CommandError(foreground.problem)

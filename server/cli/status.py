@@ -4,6 +4,7 @@ from pathlib import Path
 from time import monotonic, sleep, strftime
 from typing import Any
 
+import attrs
 import click
 from rich.console import Group
 from rich.live import Live
@@ -20,8 +21,10 @@ from ..admin.health import (
     may_get_a_master,
     problems,
 )
-from ..admin.replica_status import STATUS_TIMEOUT_S, ReplicaStatus, gather
+from ..admin.replica_status import NO_ANSWER, STATUS_TIMEOUT_S, ReplicaStatus, gather
 from ..config import Server
+from ..storage.data_directory import running_process
+from ..storage.running_file import read_running
 from .common import (
     Seconds,
     admins,
@@ -32,13 +35,14 @@ from .common import (
     read_config,
     reported_errors,
 )
+from .local_hosts import is_local
 
 SMALLEST_PERIOD_S = 0.2
 WAIT_S = 5.0
 """The default wait for a master: longer than a start or a failover takes on usual machines."""
 POLL_S = 0.2
 
-_COLOURS = {"master": "bold green", "slave": "green", "down": "bold red"}
+_COLOURS = {"master": "bold green", "slave": "green", "down": "bold red", NO_ANSWER: "bold red"}
 _COLUMNS = (
     ("view", "view"),
     ("commit", "commit"),
@@ -71,7 +75,7 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     type=Seconds(0.1, 60),
     default=STATUS_TIMEOUT_S,
     show_default=True,
-    help="A replica that does not answer within this time is down.",
+    help="A replica that does not answer within this time is down, or runs and does not answer.",
 )
 @click.option(
     "--wait",
@@ -80,6 +84,12 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     type=Seconds(0),
     help="Longest wait for servers without a master, as after a start or during a failover.  "
     f"[default: {WAIT_S}, 0 for a server of which no replica answers]",
+)
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where to find replicas of this host that do not answer. Default: data beside the file.",
 )
 @click.pass_context
 def command(
@@ -90,15 +100,18 @@ def command(
     watch: float | None,
     timeout_s: float,
     wait_s: float | None,
+    data: Path | None,
 ) -> None:
     """Show role, view, commit index, lag and connections of every replica."""
     with reported_errors():
-        asked = admins(read_config(config), server)
+        loaded = read_config(config)
+        asked = admins(loaded, server)
     statuses = gather(asked, timeout_s) if watch is not None else _settled(asked, timeout_s, wait_s)
+    statuses = _with_processes(statuses, data or loaded.path.parent / "data")
     if as_json:
         click.echo(json_text(as_object(statuses)))
     elif watch is not None:
-        statuses = _watch(asked, statuses, watch, timeout_s)
+        statuses = _watch(asked, statuses, watch, timeout_s, data or loaded.path.parent / "data")
     else:
         console().print(_table(statuses))
         for server_asked, replicas in statuses:
@@ -106,10 +119,14 @@ def command(
             if differences:
                 click.echo(f"quorate: {server_asked.name}: {_advice(config, differences)}", err=True)
             for replica in replicas:
+                if replica.pid is not None:
+                    advice = _advice_for_silent(config, server_asked, replica)
+                    click.echo(f"quorate: {server_asked.name}.{replica.endpoint.replica} {advice}", err=True)
                 for problem in problems(replica, same_file=differences == []):
                     name = f"{server_asked.name}.{replica.endpoint.replica}"
                     click.echo(f"quorate: {name}: {problem}", err=True)
-            if wait_s is None and may_get_a_master(replicas) and is_down(replicas):
+            silent = any(replica.pid is not None for replica in replicas)
+            if wait_s is None and may_get_a_master(replicas) and is_down(replicas) and not silent:
                 click.echo(
                     f"quorate: {server_asked.name} is down, or still starting (its log says so): none of its "
                     "replicas can be connected to; start it, or wait for it with --wait SECONDS",
@@ -146,6 +163,37 @@ def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -
         sleep(POLL_S)
 
 
+def _with_processes(statuses: Statuses, data: Path) -> Statuses:
+    """Add the process of each replica that does not answer and runs on this machine, and what it runs."""
+    return [
+        (server, [_with_process(server, each, data) for each in replicas]) for server, replicas in statuses
+    ]
+
+
+def _with_process(server: Server, replica: ReplicaStatus, data: Path) -> ReplicaStatus:
+    id, host = replica.endpoint.replica, replica.endpoint.host
+    if replica.status is not None or replica.refused or not is_local(host):
+        return replica
+    pid = running_process(data, server.name, id)
+    if pid is None:
+        return replica
+    report = read_running(data / server.name / str(id))
+    return attrs.evolve(replica, pid=pid, running=report if report and report.pid == pid else None)
+
+
+def _advice_for_silent(config: Path, server: Server, replica: ReplicaStatus) -> str:
+    """Return what is known of a process that does not answer, and what to do."""
+    text = f"runs as process {replica.pid} and does not answer"
+    report = replica.running
+    if report is None:
+        return f"{text}: it starts, is suspended, or runs code that keeps the interpreter's lock; see its log"
+    text += f": {report.sentence}"
+    if report.reaction is not None:
+        name = click.format_filename(config)
+        text += f"; if that does not end: quorate skip {name} --server {server.name} {report.entry}"
+    return text
+
+
 def _advice(config: Path, differences: list[str]) -> str:
     name = click.format_filename(config)
     return (
@@ -177,19 +225,21 @@ def _replica_object(replica: ReplicaStatus) -> dict[str, Any]:
         "port": replica.endpoint.port,
     }
     if replica.status is None:
+        if replica.pid is not None:
+            fixed |= {"pid": replica.pid, "running": replica.running}
         return {**fixed, "reason": replica.reason}
     return {**replica.status, **fixed}
 
 
 def _watch(
-    asked: list[ServerAdmin], statuses: Statuses, period_s: float, timeout_s: float
+    asked: list[ServerAdmin], statuses: Statuses, period_s: float, timeout_s: float, data: Path
 ) -> Statuses:  # pragma: no cover - a loop for a terminal
     screen = console()
     try:
         with Live(_watched(statuses), console=screen, auto_refresh=False) as live:
             while True:
                 sleep(period_s)
-                statuses = gather(asked, timeout_s)
+                statuses = _with_processes(gather(asked, timeout_s), data)
                 live.update(_watched(statuses), refresh=True)
     except KeyboardInterrupt:
         return statuses
@@ -209,7 +259,7 @@ def _table(statuses: Statuses) -> Table:
     table.add_column("address")
     for server, replicas in statuses:
         for replica in replicas:
-            values = replica.status or {}
+            values = replica.status or {"pid": replica.pid}
             table.add_row(
                 Text(server.name),
                 str(replica.endpoint.replica),

@@ -58,6 +58,11 @@ class ReplicaDisk:
                 accept_code_change=context.accept_code_change,
             )
 
+    @property
+    def saved(self) -> int:
+        """The state on the disk is the one after this entry; 0 if nothing is kept."""
+        return 0 if self.durability is None else self.durability.saved
+
     def recover(self, life: int, engine: Engine) -> Recovery | None:
         """Bring `engine` to the state on the disk. Raises StartError. See `Durability.open`."""
         return None if self.durability is None else self.durability.open(life, engine)

@@ -10,6 +10,7 @@ from ..network.addresses import Addresses
 from ..node.node import Node
 from . import gc_freeze
 from .disk import ReplicaDisk
+from .watchdog import Watchdog
 
 __all__ = ["Incarnations"]
 
@@ -18,7 +19,14 @@ class Incarnations:
     """Makes the node of the incarnation of this process, from what the disk holds."""
 
     def __init__(
-        self, context: ReplicaContext, disk: ReplicaDisk, addresses: Addresses, expected: int, *, join: bool
+        self,
+        context: ReplicaContext,
+        disk: ReplicaDisk,
+        addresses: Addresses,
+        watchdog: Watchdog,
+        expected: int,
+        *,
+        join: bool,
     ) -> None:
         """`expected`: the replicas that found the cluster. `join`: this replica never founds one."""
         self.current = context.incarnation
@@ -30,6 +38,7 @@ class Incarnations:
         self._context = context
         self._disk = disk
         self._addresses = addresses
+        self._watchdog = watchdog
         self._expected = expected
         self._join = join
 
@@ -46,6 +55,7 @@ class Incarnations:
             context.settings.engine,
             routes=context.config.routes(server.id),
         )
+        self._watchdog.watch(engine)
         log = self._recover(engine)
         try:
             channel = Channel(

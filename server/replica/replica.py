@@ -29,6 +29,7 @@ from .log_file import ReplicaLog
 from .output_dispatch import OutputDispatch
 from .peer_connections import PeerConnections
 from .trace import TraceLives
+from .watchdog import Watchdog
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
@@ -65,7 +66,8 @@ class Replica:
         self.peers = PeerConnections(context, self.driver)
         addresses = self.peers.addresses
         self.master = MasterSide(context, self.driver, addresses)
-        self.incarnations = Incarnations(context, self.disk, addresses, expected, join=join)
+        self.watchdog = Watchdog(context, lambda: self.disk.saved)
+        self.incarnations = Incarnations(context, self.disk, addresses, self.watchdog, expected, join=join)
         self._outputs = OutputDispatch(context, self.peers, self.disk, self.master, self.trace)
         self._stopping = False
         self._left: Deferred[None] | None = None
@@ -85,10 +87,12 @@ class Replica:
             self.log.open()
         except OSError as error:
             raise StartError(directory_error(context.directory, error)) from None
+        self.watchdog.start()
         try:
             node = self.incarnations.new_node()
             self.listeners.open()
         except StartError:
+            self.watchdog.stop()
             self.listeners.close()
             self.disk.close(save=False)
             self.log.close()
@@ -220,6 +224,7 @@ class Replica:
         if failure is None and self.disk.problem:
             # The stop was in order, but the state is not saved.
             failure = _failed(self.disk.problem)
+        self.watchdog.stop()
         self.context.log("stopped")
         self.log.close()
         if not self.stopped.called:

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any
 
@@ -69,7 +69,7 @@ def worker(pad: int = 0, **settings: Any) -> Harness:
 
 def skip_next(harness: Harness) -> None:
     engine = harness.engine
-    engine.current.skips = {engine.position + 1: engine.applied + 1}
+    engine.current.skips = {engine.position + 1: (engine.applied + 1, engine.birth)}
 
 
 def state(harness: Harness) -> Worker:
@@ -138,11 +138,18 @@ def test_a_reaction_with_an_order_is_skipped_without_being_run(
     assert harness.send("worker", Work("once")) == [Done(2)]
 
 
-def test_an_order_for_another_entry_or_position_changes_nothing() -> None:
+def test_an_order_for_another_entry_position_or_life_changes_nothing() -> None:
     harness = worker()
     engine = harness.engine
-    engine.current.skips = {engine.position + 1: engine.applied + 2, engine.position + 2: engine.applied + 1}
-    assert harness.send("worker", Work("once")) == [Done(2)]
+    for skips in (
+        {engine.position + 1: (engine.applied + 2, engine.birth)},
+        {engine.position + 2: (engine.applied + 1, engine.birth)},
+        {engine.position + 1: (engine.applied + 1, engine.birth + 1)},
+    ):
+        engine.current.skips = skips
+        assert harness.send("worker", Work("once")) == [Done(2)]
+        harness = worker()
+        engine = harness.engine
 
 
 @pytest.mark.parametrize("pad", [0, 100_000])
@@ -181,7 +188,7 @@ def test_the_outcome_is_the_same_whenever_the_order_comes(
 
 def skip_next_of_running(harness: Harness) -> None:
     engine = harness.engine
-    engine.current.skips = {engine.position: engine.applied}
+    engine.current.skips = {engine.position: (engine.applied, engine.birth)}
 
 
 def test_a_reaction_that_runs_for_ever_is_interrupted_by_a_signal(
@@ -196,8 +203,7 @@ def test_a_reaction_that_runs_for_ever_is_interrupted_by_a_signal(
         pause = threading.Event()
         while current.running is None:
             pause.wait(0.001)
-        skips: Mapping[int, int] = {current.running[0]: current.entry}
-        current.skips = skips
+        current.skips = {current.running[0]: (current.entry, current.birth)}
         signal.pthread_kill(main, signal.SIGUSR2)
 
     thread = threading.Thread(target=rescue)

@@ -1,0 +1,67 @@
+"""The file in which a replica that does not answer says what it runs, for commands on the same machine."""
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from .skip_orders import SkipOrder
+
+__all__ = ["RunningReport", "read_running", "remove_running", "write_running"]
+
+FILE = "running"
+
+
+class RunningReport(msgspec.Struct, frozen=True):
+    """The entry that a replica has been applying for long, and the reaction that it runs."""
+
+    pid: int
+    entry: int
+    birth: int
+    seconds: float
+    """How long the entry had been running when this was written."""
+    position: int = 0
+    """The reaction; 0 if no code of an agent runs, and the fields below are empty."""
+    agent: str = ""
+    cls: str = ""
+    type: str = ""
+    sender: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What runs, without full stop."""
+        head = f"entry {self.entry} has been running for {self.seconds:.0f} s"
+        if not self.position:
+            return f"{head}, at present no code of an agent"
+        cls = f" ({self.cls})" if self.cls else ""
+        return (
+            f"{head}: agent {self.agent}{cls} reacts to {self.type} from {self.sender}, "
+            f"reaction {self.position}"
+        )
+
+    @property
+    def reaction(self) -> SkipOrder | None:
+        """The reaction, as an order to skip names it; None if no code of an agent runs."""
+        return SkipOrder(self.entry, self.position, self.birth) if self.position else None
+
+
+def write_running(directory: Path, report: RunningReport) -> None:
+    """Replace the file of a replica. A disk that refuses leaves the old one."""
+    fresh = directory / f"{FILE}.new"
+    with contextlib.suppress(OSError):
+        fresh.write_bytes(msgspec.json.encode(report))
+        fresh.replace(directory / FILE)
+
+
+def remove_running(directory: Path) -> None:
+    """Remove the file: the replica answers again, or starts."""
+    with contextlib.suppress(OSError):
+        (directory / FILE).unlink()
+
+
+def read_running(directory: Path) -> RunningReport | None:
+    """Return what the file says; None if there is none, or it cannot be read."""
+    try:
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=RunningReport)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
