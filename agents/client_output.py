@@ -25,6 +25,7 @@ __all__ = [
     "InboxCredit",
     "OutputPage",
     "OutputQueue",
+    "PageEntry",
     "PageRead",
     "ReadPage",
     "ServerNote",
@@ -96,16 +97,24 @@ class InboxCredit(msgspec.Struct, array_like=True):
         self.size_bytes += len(note.payload)
 
 
+class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A stored page of a queue."""
+
+    number: int
+    notes: int
+    size_bytes: int
+
+
 class OutputQueue(msgspec.Struct, array_like=True):
     """Notifications that wait, in order: the first ones, those in pages, the last ones."""
 
     head: list[ServerNote] = msgspec.field(default_factory=list[ServerNote])
-    pages: list[int] = msgspec.field(default_factory=list[int])
-    """Numbers of the pages, in order."""
+    pages: list[PageEntry] = msgspec.field(default_factory=list[PageEntry])
+    """The pages, in order."""
     tail: list[ServerNote] = msgspec.field(default_factory=list[ServerNote])
     tail_bytes: int = 0
-    reading: int | None = None
-    """Number of the page that is being read and comes after `head`."""
+    reading: PageEntry | None = None
+    """The page that is being read and comes after `head`."""
 
     @property
     def empty(self) -> bool:
@@ -115,7 +124,7 @@ class OutputQueue(msgspec.Struct, array_like=True):
     def append(self, note: ServerNote) -> list[ServerNote] | None:
         """Append a notification. Return the content of a new page, if the end of the queue becomes one.
 
-        The caller then appends the number of the page to `pages`.
+        The caller then appends the page to `pages`.
         """
         self.tail.append(note)
         self.tail_bytes += note_bytes(note)
@@ -135,7 +144,7 @@ class OutputQueue(msgspec.Struct, array_like=True):
         if self.head or self.reading is not None or not self.pages:
             return None
         self.reading = self.pages.pop(0)
-        return self.reading
+        return self.reading.number
 
     def page_read(self, notes: list[ServerNote]) -> None:
         """Continue with the content of the page that was being read."""
@@ -174,7 +183,7 @@ class WaitingOutput(msgspec.Struct, array_like=True):
         if page is None:
             return None
         self.last_page = self.last_page % _PAGES + 1
-        queue.pages.append(self.last_page)
+        queue.pages.append(PageEntry(self.last_page, len(page), sum([note_bytes(each) for each in page])))
         return self.last_page, page
 
     def sent(self, note: ServerNote) -> None:
@@ -185,14 +194,28 @@ class WaitingOutput(msgspec.Struct, array_like=True):
     def page_read(self, page: int, notes: list[ServerNote]) -> bool:
         """Continue with the content of a page; return False if it was not being read."""
         for queue in (self.answers, self.others):
-            if queue.reading == page:
+            if queue.reading is not None and queue.reading.number == page:
                 queue.page_read(notes)
                 return True
         return False
 
+    def page_lost(self, page: int) -> None:
+        """Continue after a page that is being read and does not exist: its creation was a dead letter."""
+        for queue in (self.answers, self.others):
+            entry = queue.reading
+            if entry is not None and entry.number == page:
+                self.notes -= entry.notes
+                self.size_bytes -= entry.size_bytes
+                queue.page_read([])
+
+    def reading(self) -> list[int]:
+        """Return the numbers of the pages that are being read."""
+        return [each.reading.number for each in (self.answers, self.others) if each.reading is not None]
+
     def pages(self) -> list[int]:
-        """Return the numbers of the stored pages that are not being read."""
-        return [*self.answers.pages, *self.others.pages]
+        """Return the numbers of all stored pages."""
+        stored = [entry.number for entry in (*self.answers.pages, *self.others.pages)]
+        return [*stored, *self.reading()]
 
 
 def page_id(proxy: AgentId, page: int) -> AgentId:
@@ -203,7 +226,7 @@ def page_id(proxy: AgentId, page: int) -> AgentId:
 
 @attrs.frozen
 class ReadPage(Notification, name="quorate.connection.read-page"):
-    """Request of a proxy agent to a page: answer with `PageRead`, and end."""
+    """Request of a proxy agent to a page, answered with `PageRead`."""
 
 
 @attrs.frozen
@@ -231,13 +254,12 @@ class OutputPage(Agent, name="quorate.output-page"):
 
     @reacts
     def read(self, ctx: Context, _: ReadPage) -> None:
-        """Return the notifications, and end."""
+        """Return the notifications."""
         if ctx.sender == self.proxy:
             ctx.send(self.proxy, PageRead(self.page, self.notes))
-            ctx.delete()
 
     @reacts
     def drop(self, ctx: Context, _: DropPage) -> None:
-        """End: the connection has ended."""
+        """End: the notifications were read, or the connection has ended."""
         if ctx.sender == self.proxy:
             ctx.delete()

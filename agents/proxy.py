@@ -30,7 +30,7 @@ from .client_output import (
 from .context import Context
 from .envelope import MAX_REQUEST, Opaque
 from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, factory, outside
-from .notification import Notification, encode
+from .notification import Notification, decode, encode
 
 __all__ = [
     "CLIENT_INPUT",
@@ -185,6 +185,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         """Forward what the client sends, keep and emit what is for the client."""
         if note.type == CLIENT_INPUT and ctx.sender == outside(ctx.agent.host):
             self._accept_input(ctx, _decode_input(note.payload))
+        elif note.type == UnknownAgent.type_name and self.waiting is not None and self._page_lost(ctx, note):
+            self._send_waiting(ctx)
         else:
             self._queue_output(ctx, ctx.sender, note.type, note.payload, note.request)
 
@@ -209,6 +211,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             return
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(note.out_ack)
+        self._read_again(ctx)
         self._send_waiting(ctx)
         ctx.send(
             ctx.sender,
@@ -230,6 +233,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if not (expected and self.waiting and self.waiting.page_read(note.page, _decode_page(note.notes))):
             self._stray(ctx, note)
             return
+        ctx.send(ctx.sender, DropPage())
         self._send_waiting(ctx)
 
     @reacts
@@ -260,6 +264,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self._acknowledge(frame.out_ack)
         self.credit.raise_to(frame.credit_notes, frame.credit_bytes)
         if self.waiting is not None:
+            self._read_again(ctx)
             self._send_waiting(ctx)
         known = self.last_in + 1 - frame.first_seq
         if known < 0:
@@ -368,6 +373,21 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, first, sent))
         if waiting.empty:
             self.waiting = None
+
+    def _read_again(self, ctx: Context) -> None:
+        """Ask again for pages that are being read, in a turn that begins: the one before was stopped."""
+        for page in self.waiting.reading() if self.waiting is not None else ():
+            ctx.send(page_id(ctx.agent, page), ReadPage())
+
+    def _page_lost(self, ctx: Context, note: Opaque) -> bool:
+        """Skip a page that is being read, if the notification reports that it does not exist."""
+        address = decode(UnknownAgent, note.payload).agent
+        for page in self.waiting.reading() if self.waiting is not None else ():
+            if address == str(page_id(ctx.agent, page)):
+                assert self.waiting is not None
+                self.waiting.page_lost(page)
+                return True
+        return False
 
     def _refuse_output(self, ctx: Context, waiting: WaitingOutput, note: ServerNote) -> None:
         """Report that too much waits for the client: to the sender, and to a client that waits for the

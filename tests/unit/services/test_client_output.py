@@ -242,3 +242,34 @@ def test_a_page_from_somebody_else_is_a_notification_for_the_client(client):
     body = msgspec.msgpack.encode({"page": 1, "notes": b"\x90"})
     client.say(ClientNote(AgentId.parse(client.name), "quorate.connection.page-read/1", body))
     assert [note.type for note in client.answers] == ["quorate.connection.page-read/1"]
+
+
+def limit_turns(client, reactions):
+    engine = client.bench.harness.engine
+    engine.settings = attrs.evolve(engine.settings, max_turn=reactions)
+
+
+def test_after_a_turn_that_was_stopped_the_client_gets_what_was_kept(client, small_window, small_pages):
+    limit_turns(client, 50)
+    client.go(40, acknowledge=False)
+    assert "was stopped after" in " ".join(client.bench.harness.reports)
+    limit_turns(client, 1000)
+    client.acknowledge_all()
+    assert 10 <= len(client.events) < 40
+    assert client.events == sorted(set(client.events))
+    assert client.proxy.agent.waiting is None
+    assert client.pages == []
+    client.go(5)
+    assert client.events[-5:] == [41, 42, 43, 44, 45]
+
+
+@pytest.mark.parametrize("reactions", [1, 2, 3, 4, 5])
+def test_a_page_whose_reading_was_stopped_is_read_again(client, small_window, small_pages, reactions):
+    client.go(100, acknowledge=False)
+    limit_turns(client, reactions)
+    client.acknowledge_all()
+    limit_turns(client, 1000)
+    client.acknowledge_all()
+    client.acknowledge_all()
+    assert client.events == list(range(1, 101))
+    assert client.proxy.agent.waiting is None
