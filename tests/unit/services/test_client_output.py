@@ -14,7 +14,7 @@ from quorate.agents import (
     encode,
     reacts,
 )
-from quorate.agents.client_output import MAX_WAITING_BYTES, MAX_WAITING_NOTES, OutputPage
+from quorate.agents.client_output import MAX_WAITING_BYTES, MAX_WAITING_NOTES
 from quorate.client.frames import Bye, ClientInput, ClientNote, ClientOutput, Close
 
 
@@ -70,7 +70,8 @@ class Client:
 
     @property
     def pages(self):
-        return [each for each in self.bench.harness.engine._directory if isinstance(each.agent, OutputPage)]
+        agents = self.bench.harness.engine._directory
+        return [each for each in agents if each.spec.name == "quorate.output-page/1"]
 
     def say(self, *notes, acknowledge=True, credit=(0, 0)):
         ack = self.received if acknowledge else 0
