@@ -60,6 +60,10 @@ class Trace:
             sorted({one.server for one in self.files.origins.values() if one.server_id == server_id})
         )
 
+    def accepted(self, source: SourceId) -> str:
+        """Return which entry of a source ended otherwise when it was applied again; "" if none did."""
+        return self.files.origins[source].accepted
+
     def absences(self) -> Absences:
         """Return the replicas that ought to have a trace, of the chosen server if one was chosen."""
         origins = list(self.files.origins.values())

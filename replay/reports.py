@@ -50,6 +50,8 @@ class Source:
     """Positions that have more than one row."""
     dropped: int = 0
     """Rows the writer says it could not write (disk full, or too slow a disk)."""
+    accepted: str = ""
+    """The first entry that ended otherwise when it was applied again, if that was accepted, and how."""
 
     def __str__(self) -> str:
         return f"replica {self.replica} (incarnation {self.incarnation})"
@@ -129,7 +131,7 @@ class ServerReport:
         """One sentence per fault; empty when the trace is whole and agreed."""
         found: list[str] = []
         if self.divergence is not None:
-            found.append(f"{self.server}: the replicas differ at {self.divergence}")
+            found.append(f"{self.server}: {self.difference}")
         for source in self.sources:
             if source.duplicates:
                 found.append(f"{self.server}: {source} has positions twice: {spans(source.duplicates)}")
@@ -157,14 +159,34 @@ class ServerReport:
     @property
     def notes(self) -> list[str]:
         """One sentence for each thing that is no fault and limits what the comparison tells."""
+        found = [
+            f"{self.server}: {source} was started with --accept-code-change: {source.accepted}"
+            for source in self.sources
+            if source.accepted
+        ]
         replicas = self.replicas
         if len(replicas) == 1:
-            return [f"{self.server}: only replica {replicas[0]} has a trace here, so nothing was compared"]
-        if self.alone:
-            return [
+            found.append(
+                f"{self.server}: only replica {replicas[0]} has a trace here, so nothing was compared"
+            )
+        elif self.alone:
+            found.append(
                 f"{self.server}: {self.alone:,} positions are in the trace of one replica only, not compared"
-            ]
-        return []
+            )
+        return found
+
+    @property
+    def difference(self) -> str:
+        """The first difference as the rest of a sentence about the server; "" if there is none."""
+        if self.divergence is None:
+            return ""
+        differing = {source for side in self.divergence.sides for source in side.sources}
+        changed = [
+            f"{source} was started with --accept-code-change"
+            for source in self.sources
+            if source.accepted and (source.replica, source.incarnation) in differing
+        ]
+        return "; ".join([f"the traces differ at {self.divergence}", *changed])
 
     @property
     def agreement(self) -> str:
@@ -207,11 +229,7 @@ class Report:
     @property
     def doubts(self) -> list[str]:
         """The problems that may change what a reader of the merged traces finds, such as totals."""
-        found = [
-            f"{server.server}: the replicas differ at {server.divergence}"
-            for server in self.servers
-            if server.divergence
-        ]
+        found = [f"{server.server}: {server.difference}" for server in self.servers if server.divergence]
         found += [
             f"{server.server}: not covered by any replica: {spans(server.uncovered)}"
             for server in self.servers

@@ -7,6 +7,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
 from .discovery import Traces
 from .errors import NoTrace, ReplayError
 from .faults import RowFindings, ServerFindings, Triage, compare_rows, find_faults, triage
@@ -120,7 +122,12 @@ def server_report(trace: Trace, block: Block, finding: ServerFindings) -> Server
     return ServerReport(
         server=block.server,
         server_id=block.server_id,
-        sources=finding.sources,
+        sources=tuple(
+            attrs.evolve(
+                source, accepted=trace.accepted((block.server_id, source.replica, source.incarnation))
+            )
+            for source in finding.sources
+        ),
         last=finding.last,
         uncovered=finding.uncovered,
         divergence=divergence,

@@ -35,6 +35,8 @@ class Incarnations:
         """Number of the present node: never the same twice, whatever the journal holds."""
         self.replayed: list[Reaction] = []
         """The reactions that the recovery of the present node has run again."""
+        self.accepted = ""
+        """The first entry that ended otherwise in that recovery, and how; "" if none did."""
         self._context = context
         self._disk = disk
         self._addresses = addresses
@@ -78,10 +80,11 @@ class Incarnations:
     def _recover(self, engine: Engine) -> DurableLog | None:
         """Bring the engine to the state on the disk; return the log that is there."""
         recovery = self._disk.recover(self.life, engine)
-        self.replayed = []
+        self.replayed, self.accepted = [], ""
         if recovery is None:
             return None
         self.current, self.replayed = recovery.incarnation, recovery.trace
+        self.accepted = recovery.accepted
         for line in recovery.lines:
             self._context.log(line)
         gc_freeze.freeze()

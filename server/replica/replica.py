@@ -120,7 +120,7 @@ class Replica:
     def _begin(self, node: Node) -> None:
         """Begin an incarnation."""
         self.disk.watch()
-        self.trace.open(self.incarnations.life, self.incarnations.replayed)
+        self.trace.open(self.incarnations.life, self.incarnations.replayed, self.incarnations.accepted)
         self.driver.begin(node)
         self.peers.start(self.incarnations.current)
         self.driver.call(node.start)

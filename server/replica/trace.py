@@ -38,8 +38,11 @@ class TraceLives:
         """The reason for which reactions are not on the disk, in one sentence; None if all are."""
         return None if self._writer is None else self._writer.problem
 
-    def open(self, life: int, replayed: Sequence[Reaction] = ()) -> None:
-        """Begin a life with the number `life` or a higher one, and write the reactions `replayed`."""
+    def open(self, life: int, replayed: Sequence[Reaction] = (), accepted: str = "") -> None:
+        """Begin a life with the number `life` or a higher one, and write the reactions `replayed`.
+
+        `accepted`: the first of their entries that ended otherwise than before, and how.
+        """
         if not self._wanted:
             return
         context = self._context
@@ -49,7 +52,7 @@ class TraceLives:
 
             self._writer = TraceWriter(
                 context.directory / "trace",
-                self._origin(),
+                self._origin(accepted),
                 roll_s=context.settings.trace_roll_s,
             )
         except ImportError as error:
@@ -59,7 +62,7 @@ class TraceLives:
         if replayed:
             self.write(list(replayed))
 
-    def _origin(self) -> Origin:
+    def _origin(self, accepted: str) -> Origin:
         config, server = self._context.config, self._context.server
         return Origin(
             server.name,
@@ -68,6 +71,7 @@ class TraceLives:
             self._life,
             config.names,
             traced_replicas(config),
+            accepted,
         )
 
     def write(self, reactions: list[Reaction]) -> None:

@@ -38,6 +38,8 @@ class Recovery:
     """Reactions of the entries that were applied again: the trace's files may lack them."""
     lines: list[str]
     """For the log file."""
+    accepted: str = ""
+    """The first entry that ended otherwise than before, and how, if that was accepted; "" if none did."""
 
 
 def recover(
@@ -67,6 +69,7 @@ def recover(
     committed = [entry for entry in unsaved if entry.index <= remembered.commit and entry.kind == PAYLOAD]
     trace: list[Reaction] = []
     lines: list[str] = []
+    accepted = ""
     changed: list[Applied] = []
     with RecoveryProgress(committed, host) as progress:
         for entry in progress:
@@ -78,7 +81,8 @@ def recover(
             if different and not accept_code_change:
                 raise StartError(_refusal(entry.index, different, journal, clustered))
             if different:
-                host.announce(f"accepted, as asked: entry {entry.index} {different}")
+                accepted = f"entry {entry.index} {different}"
+                host.announce(f"accepted, as asked: {accepted}")
             if different or changed:
                 # All later outcomes depend on this one.
                 changed.append(Applied(entry.index, effects.outcome))
@@ -91,7 +95,7 @@ def recover(
         )
     log = DurableLog(remembered, journal.recovered)
     journal.recovered = ()
-    return Recovery(log, journal.incarnation, saved, unsaved, trace, lines)
+    return Recovery(log, journal.incarnation, saved, unsaved, trace, lines, accepted)
 
 
 def _load_state(journal: Journal, store: StateStore, engine: Engine) -> int:

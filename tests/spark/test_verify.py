@@ -210,6 +210,26 @@ def test_two_incarnations_of_one_replica_are_no_agreement_of_replicas(spark: Any
     assert server.notes == ["s0: only replica 0 has a trace here, so nothing was compared"]
 
 
+@pytest.mark.parametrize("kept", [100, 0])
+def test_a_code_change_that_was_accepted_is_told(spark: Any, tmp_path: Path, kept: int) -> None:
+    """Also if the trace of the first incarnation lacks what ended otherwise in the second."""
+    rows = [row(position) for position in range(1, 101)]
+    changed = [*rows[:50], *(row(position, sends=2) for position in range(51, 101))]
+    write(tmp_path, "s0", 0, 1, rows[: kept or 50])
+    accepted = "entry 5 ended otherwise than before: agent #0.0.1027 ..."
+    writer = TraceWriter(tmp_path / "s0/0/trace", Origin("s0", 0, 0, 2, accepted=accepted))
+    writer.write(changed[20:])
+    writer.close()
+    server = verify(spark, tmp_path).server("s0")
+    start = "s0: replica 0 (incarnation 2) was started with --accept-code-change"
+    assert server.notes[0] == f"{start}: {accepted}"
+    if kept:
+        assert server.problems[0].startswith("s0: the traces differ at position 51, agent #0.0.1027: ")
+        assert server.problems[0].endswith(start.removeprefix("s0: "))
+    else:
+        assert server.problems == []
+
+
 def test_a_replica_that_the_configuration_declares_and_that_has_no_trace_is_named(
     spark: Any, tmp_path: Path
 ) -> None:

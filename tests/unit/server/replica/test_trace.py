@@ -89,3 +89,13 @@ def test_files_name_all_servers_and_the_replicas_that_write_a_trace(context: Rep
     (found,) = footers(context)
     assert found.origin.servers == {"s0": 0, "s7": 7}
     assert found.origin.replicas == {"s0": [0, 2], "s7": [0]}
+
+
+def test_the_life_that_begins_with_an_accepted_change_of_code_says_so(context: ReplicaContext) -> None:
+    trace = TraceLives(context)
+    trace.open(5, [row(1), row(2)], "entry 2 ended otherwise than before")
+    trace.write([row(3)])
+    trace.write([row(9)])
+    trace.close()
+    lives = [(found.rows, found.origin.incarnation, found.origin.accepted) for found in footers(context)]
+    assert lives == [(3, 5, "entry 2 ended otherwise than before"), (1, 6, "")]

@@ -83,9 +83,11 @@ def test_a_code_change_that_is_accepted_is_told_and_holds_from_then_on(
     changed = Replica(place, 8, accept_code_change=True)
     assert total(changed.engine) == 1100
     assert [line for line in changed.host.lines if line.startswith("told: accepted, as asked: entry 2 ended")]
+    assert changed.recovery.accepted.startswith("entry 2 ended otherwise than before: agent")
     changed.end()
     again = Replica(place, 9)
     assert total(again.engine) == 1100
+    assert again.recovery.accepted == ""
     again.end()
     monkeypatch.setattr(durable_replica, "factor", 1)
     with pytest.raises(StartError, match="Entry 2, applied again, ended otherwise"):
