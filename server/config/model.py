@@ -8,7 +8,7 @@ import attrs
 
 from .digest import config_digest
 from .errors import NoRoute, Problem, UnknownName
-from .routing import first_hops
+from .routing import first_hops, relayed_by
 from .servers import CONNECTION_MANAGER, Address, Replica, Server
 
 
@@ -136,6 +136,13 @@ class Config:
         if not shared:
             raise NoRoute(f"Servers {start.name} and {end.name} share no domain.")
         return shared[0]
+
+    def relayed_by(self, here: str | int, neighbour: str | int) -> frozenset[int]:
+        """Return the ids of the servers whose notifications ``neighbour`` may bring to ``here``.
+
+        Raises UnknownName.
+        """
+        return relayed_by(self.servers, self.server(here).id, self.server(neighbour).id)
 
     @cached_property
     def digest(self) -> str:

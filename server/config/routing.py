@@ -30,3 +30,22 @@ def first_hops(domains: Sequence[str], servers: Sequence[Server], source: int) -
                     hops[there] = there if here == source else hops[here]
                     queue.append(there)
     return hops
+
+
+def relayed_by(servers: Sequence[Server], here: int, neighbour: int) -> frozenset[int]:
+    """Return the servers whose notifications can arrive at `here` from `neighbour`, by their ids.
+
+    They are the neighbour itself, and those that it reaches through domains that `here` is not in, as far as
+    they share no domain with `here`. Which of several routes is used does not matter: a notification may have
+    been under way since before the configuration was changed.
+    """
+    domains = {server.id: frozenset(server.domains) for server in servers}
+    near = domains[here]
+    found, queue, searched = {neighbour}, deque([neighbour]), set(near)
+    while queue:
+        reached = domains[queue.popleft()] - searched
+        searched |= reached
+        new = [id for id, own in domains.items() if id not in found and own & reached and not own & near]
+        found.update(new)
+        queue.extend(new)
+    return frozenset(found)

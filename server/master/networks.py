@@ -14,6 +14,7 @@ from ..network.hello import NETWORK
 from ..network.incoming import Incoming
 from ..network.link_handshake import LinkHandshake
 from ..network.outgoing import Outgoing
+from ..network.sender_check import SenderCheck
 from .node_port import NodePort
 
 __all__ = ["Networks"]
@@ -33,6 +34,7 @@ class Networks:
         """By server, the connection that leads to it."""
         self.incoming = Incoming(context.server.id, self, context.log, context.settings.link)
         self._context = context
+        self._senders = SenderCheck(context.config, context.server.id, context.log, context.metrics.count)
         self._port = port
         self._addresses = addresses
         self._jitter = jitter
@@ -138,7 +140,8 @@ class Networks:
         self._port.flush_soon()
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
-        """Put notifications of another server into the next batch."""
+        """Put notifications of another server into the next batch, except those that it must not send."""
+        notes = self._senders.screened(self._context.reactor.seconds(), server, notes)
         self._port.node.net_input(server, birth, first_seq, notes)
         self._port.flush_soon()
 

@@ -25,19 +25,27 @@ class Requests:
         self._reactor = reactor
         self._token = (incarnation & 0x7FFFFFFF) << 32
         self._waiting: dict[int, Deferred[Note]] = {}
+        self._hosts: dict[int, int] = {}
+        """By token, the only server whose agents may answer."""
 
-    def new(self, timeout_s: float) -> "tuple[int, Deferred[Note]]":
-        """Return a token for `Note.request`, and a deferred of the reply; it fails with TimeoutError."""
+    def new(self, timeout_s: float, answering: int | None = None) -> "tuple[int, Deferred[Note]]":
+        """Return a token for `Note.request`, and a deferred of the reply; it fails with TimeoutError.
+
+        `answering`: drop replies that do not come from agents of this server; None: any agent may reply.
+        """
         if len(self._waiting) >= MAX_REQUESTS:
             raise NotServing(f"{MAX_REQUESTS} requests wait for their replies; try again later")
         self._token += 1
         token = self._token
         reply: Deferred[Note] = Deferred()
         self._waiting[token] = reply
+        if answering is not None:
+            self._hosts[token] = answering
         call = self._reactor.callLater(timeout_s, self._time_out, token)
 
         def remove(result: Any) -> Any:
             self._waiting.pop(token, None)
+            self._hosts.pop(token, None)
             if call.active():
                 call.cancel()
             return result
@@ -47,6 +55,8 @@ class Requests:
 
     def answer(self, note: Note) -> None:
         """Pass a reply to its request; it is dropped if no request waits for it."""
+        if self._hosts.get(note.request, note.sender.host) != note.sender.host:
+            return
         reply = self._waiting.pop(note.request, None)
         if reply is not None:
             reply.callback(note)

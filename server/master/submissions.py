@@ -4,7 +4,7 @@ import time
 
 from twisted.internet.defer import Deferred
 
-from ...agents import Note
+from ...agents import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, Note
 from ..context import ReplicaContext
 from .node_port import NodePort
 from .requests import NotServing, Requests
@@ -51,7 +51,7 @@ class Submissions:
         """Post a notification; fires with its reply, or fails with TimeoutError. Raises NotServing."""
         if not self._port.node.serving:
             raise NotServing("this replica is not the master")
-        token, reply = self._requests.new(timeout_s)
+        token, reply = self._requests.new(timeout_s, _answering(note))
         self.post([Note(note.to, note.sender, note.type, note.payload, token)])
         return reply
 
@@ -71,3 +71,12 @@ class Submissions:
         uncommitted, self._uncommitted = self._uncommitted, {}
         for committed in uncommitted.values():
             committed.errback(NotServing(reason))
+
+
+def _answering(note: Note) -> int | None:
+    """Return the server that answers a request to an agent of the platform; None for any other agent."""
+    to = note.to
+    if not isinstance(to, AgentId) or to.host != note.sender.host:
+        return None
+    platform = to.stamp < FIRST_FREE_STAMP or to.stamp >= FIRST_CONNECTION_STAMP
+    return to.host if platform else None

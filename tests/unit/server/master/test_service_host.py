@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from quorate.agents import Note, outside
+from quorate.agents import AgentId, Note, outside
 from quorate.engine import Effects
 from quorate.server.config import Config, Replica, Server, ServiceSpec
 from quorate.server.context import ReplicaContext
@@ -226,6 +226,18 @@ def test_a_request_gets_its_reply_or_a_timeout_or_the_end_of_the_role() -> None:
     requests.fail("over")
     assert results[-1] is NotServing
     assert clock.getDelayedCalls() == []
+
+
+def test_a_reply_of_another_server_to_a_request_for_one_server_is_dropped() -> None:
+    requests = Requests(Clock(), 5)
+    results: list[Note] = []
+    token, reply = requests.new(2.0, answering=0)
+    reply.addCallback(results.append)
+    requests.answer(Note(outside(0), AgentId(1, 1, 1025), "t", b"", token))
+    assert results == []
+    good = Note(outside(0), AgentId(0, 0, 3), "t", b"", token)
+    requests.answer(good)
+    assert results == [good]
 
 
 def test_the_tokens_of_two_incarnations_differ() -> None:
