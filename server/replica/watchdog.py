@@ -40,6 +40,8 @@ class Watchdog:
         """Orders that the engine has."""
         self._doubtful: frozenset[SkipOrder] = frozenset()
         """Orders that came when their reaction seemed to be over."""
+        self._skipped = 0
+        """The position of the last skipped reaction that was reported."""
         self._detector = StallDetector()
         self._reported: RunningReport | None = None
         self._interrupts = False
@@ -53,6 +55,7 @@ class Watchdog:
         """Watch this engine, which has applied nothing yet, and give it the orders."""
         with self._lock:
             self._engine = engine
+            self._skipped = 0
             self._known, self._doubtful = self._orders.read(), frozenset()
             self._give_orders(engine)
 
@@ -95,6 +98,9 @@ class Watchdog:
             self._read_orders(engine)
             self._interrupt(engine)
             current = engine.current
+            if current.skipped != self._skipped:
+                self._skipped = current.skipped
+                self._context.announce(f"reaction {self._skipped} was skipped, as the administrator ordered")
             if self._detector.observe(now, Sample(current.entry, current.birth)):
                 self._report(engine)
             elif self._reported is not None and not self._detector.reports:

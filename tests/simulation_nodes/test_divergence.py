@@ -131,3 +131,39 @@ def test_when_all_differ_the_state_of_the_master_counts() -> None:
     drive(cluster, 40)
     cluster.run_until(cluster.whole)
     cluster.check()
+
+
+def skip_next(cluster: Cluster, *replicas: int) -> None:
+    """Order these replicas to skip the reaction to the next notification."""
+    cluster.run(1.0)
+    for each in cluster.replicas.values():
+        if each.id in replicas:
+            engine = each.node.engine
+            engine.current.skips = {engine.position + 1: (engine.applied + 1, engine.birth)}
+
+
+def test_replicas_that_skip_the_same_reaction_agree() -> None:
+    cluster = start(3)
+    _wrong.clear()
+    drive(cluster, 7)
+    skip_next(cluster, 0, 1, 2)
+    drive(cluster, 15)
+    cluster.run_until(cluster.whole)
+    cluster.check()
+    assert [count(each) for each in cluster.replicas.values()] == [[21]] * 3
+    lines = [line for each in cluster.replicas.values() for line in each.lines]
+    assert sum("failed on" in line and "skipped by the administrator" in line for line in lines) == 3
+    assert not any("in another state" in line for line in lines)
+
+
+@pytest.mark.parametrize("without", [0, 1, 2])
+def test_a_replica_that_does_not_skip_is_found_and_gets_the_state_of_the_others(without: int) -> None:
+    cluster = start(without)
+    _wrong.clear()
+    drive(cluster, 7)
+    skip_next(cluster, *({0, 1, 2} - {without}))
+    drive(cluster, 15)
+    cluster.run_until(cluster.whole)
+    cluster.check()
+    assert any(f"replica {without} is in another state" in line for line in cluster.replicas[without].lines)
+    assert [count(each) for each in cluster.replicas.values()] == [[21]] * 3

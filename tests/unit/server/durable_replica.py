@@ -1,5 +1,6 @@
 """One incarnation of a replica after the other on the same directory, each committing its entries at once."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,10 +83,12 @@ class Replica:
         clustered: bool = False,
         engine: EngineSettings | None = None,
         accept_code_change: bool = False,
+        skips: Mapping[int, tuple[int, int]] | None = None,
         **settings: int,
     ) -> None:
         self.host = Host()
         self.engine = Engine(0, {"s0": 0}, engine, load=load)
+        self.engine.current.skips = skips or {}
         self.durability = Durability(
             path,
             ME,

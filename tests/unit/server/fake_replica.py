@@ -35,6 +35,7 @@ class FakeTarget:
     master: tuple[str, int] | None = None
     waits: str = ""
     watches: str = ""
+    applied: int = 0
     known: list[tuple[AgentId, str, str, int]] = attrs.Factory(
         lambda: [(ALICE, "alice", "examples.bank:Account", 3), (AgentId(0, 0, 2), "", "quorate:Factory", 1)]
     )
@@ -57,6 +58,7 @@ class FakeTarget:
             "diagnosis": self.waits,
             "view": 4,
             "commit": 99,
+            "applied": self.applied,
         }
         return succeed(found)
 

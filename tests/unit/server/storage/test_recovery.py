@@ -135,3 +135,23 @@ def test_an_orderly_stop_leaves_nothing_to_apply_again(place: Path) -> None:
     assert third.recovery.trace == []
     assert total(third.engine) == 55
     third.end()
+
+
+def test_a_reaction_that_was_skipped_is_skipped_again_and_only_then_accepted(place: Path) -> None:
+    replica = Replica(place, 8)
+    replica.commit_rest()
+    engine = replica.engine
+    skips = {engine.position + 1: (engine.applied + 1, engine.birth)}
+    engine.current.skips = skips
+    replica.add(1000)
+    replica.add(1)
+    replica.end()
+    with pytest.raises(
+        StartError, match=r"Entry 13, applied again, .* with a failure then, and succeeds now"
+    ):
+        Replica(place, 9)
+    again = Replica(place, 9, skips=skips)
+    assert total(again.engine) == 156
+    assert again.engine.digest() == engine.digest()
+    again.end(save=True)
+    assert total(Replica(place, 10).engine) == 156
