@@ -25,6 +25,10 @@ class Effects:
     """By server, its birth and the number up to which its notifications are recorded here."""
     births: dict[int, int] = attrs.field(factory=dict)
     """By server, the birth of a life that was not known before: `Engine.pending` has new numbers for it."""
+    origin: AgentId | None = None
+    """The agent to which a service has posted the notification of the present turn; None in other turns."""
+    congested: set[tuple[AgentId, int]] = attrs.field(factory=set)
+    """The origins of this entry, and the servers, of which `Congested` is emitted already."""
     trace: list[Reaction] = attrs.field(factory=list)
     marks: list[int] = attrs.field(factory=list)
     """For each reaction of `trace` a mark of its result."""

@@ -106,14 +106,16 @@ class Engine(EngineState):
     def _process(self, item: Item, effects: Effects) -> None:
         if isinstance(item, Posts):
             for note in item.notes:
+                effects.origin = note.to if isinstance(note.to, AgentId) else None
                 self._turn(note, effects)
+            effects.origin = None
         elif isinstance(item, NetInput):
             link = self._meet(item.server, item.birth, effects)
             for note in link.accept(item.first_seq, item.notes):
                 self._turn(note, effects)
             effects.net_acks[item.server] = (item.birth, link.received)
         elif isinstance(item, NetAck):
-            self._mail.links.acknowledge(item.server, item.birth, item.upto)
+            self._mail.acknowledged(item.server, item.birth, item.upto, effects)
         elif isinstance(item, NetPeer):
             self._meet(item.server, item.birth, effects)
         else:

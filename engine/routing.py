@@ -16,8 +16,9 @@ from ..agents import (
     encode,
     outside,
 )
+from ..agents.congestion import CONGESTION_TOPIC, Congested, Uncongested
 from .effects import Effects
-from .server_links import Links
+from .server_links import Link, Links
 from .settings import EngineSettings
 
 __all__ = ["Mail", "Routing"]
@@ -124,15 +125,37 @@ class Mail:
             self.unknown(note, effects)
             return
         link = self.links[hop]
-        waiting = len(link.waiting)
-        if waiting >= self._settings.max_waiting:
-            reason = f"{waiting} notifications wait for server {hop} already; try again later"
+        settings, waiting, size_bytes = self._settings, len(link.waiting), link.size_bytes
+        full = size_bytes + len(note.payload) > settings.max_waiting_bytes and waiting
+        if full or waiting >= settings.max_waiting:
+            reason = (
+                f"{waiting} notifications of {size_bytes} bytes wait for server {hop} already, and at most "
+                f"{settings.max_waiting} of {settings.max_waiting_bytes} bytes may; try again later"
+            )
             self.refuse(note, "Backlog", reason, effects)
             return
+        if self._congested(link):
+            origin = effects.origin
+            if origin is not None and (origin, hop) not in effects.congested:
+                effects.congested.add((origin, hop))
+                effects.emissions.append((CONGESTION_TOPIC, origin, Congested(hop)))
         # A name keeps its server while a router must know it; the last link leads to that server itself.
         if local is not note.to and (hop == host or isinstance(local, AgentId)):
             note = msgspec.structs.replace(note, to=local)
         effects.network.setdefault(hop, []).append((self.links.push(link, note), note))
+
+    def acknowledged(self, server: int, birth: int, upto: int, effects: Effects) -> None:
+        """Remove what another server holds, as `Links.acknowledge` does; report the end of congestion."""
+        link = self.links.peek(server)
+        before = self._congested(link)
+        self.links.acknowledge(server, birth, upto)
+        if before and not self._congested(link):
+            effects.emissions.append((CONGESTION_TOPIC, self._outside, Uncongested(server)))
+
+    def _congested(self, link: Link) -> bool:
+        """Return whether so much waits for a server that clients which send there are held back."""
+        settings = self._settings
+        return len(link.waiting) >= settings.high_water or link.size_bytes >= settings.high_water_bytes
 
     def unknown(self, note: Note, effects: Effects) -> None:
         """Answer the sender that there is no such agent."""

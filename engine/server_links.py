@@ -39,6 +39,8 @@ class Link:
     """The number of the first waiting notification."""
     waiting: deque[Note] = attrs.field(factory=deque[Note])
     """Notifications that are not acknowledged yet."""
+    size_bytes: int = 0
+    """Bytes of their payloads."""
 
     def meet(self, birth: int) -> bool:
         """Record the birth of the other server. Return True if it is not the one known so far.
@@ -56,6 +58,7 @@ class Link:
     def push(self, note: Note) -> int:
         """Append a notification to send. Return its number."""
         self.waiting.append(note)
+        self.size_bytes += len(note.payload)
         return self.first_seq + len(self.waiting) - 1
 
     def acknowledge(self, birth: int, upto: int) -> int:
@@ -68,7 +71,7 @@ class Link:
         last = self.first_seq + len(self.waiting) - 1
         dropped = 0
         while self.first_seq <= min(upto, last):
-            self.waiting.popleft()
+            self.size_bytes -= len(self.waiting.popleft().payload)
             self.first_seq += 1
             dropped += 1
         return dropped
@@ -88,7 +91,14 @@ class Link:
     @classmethod
     def load(cls, state: LinkState) -> "Link":
         """Make a link from its form in a snapshot."""
-        return cls(state.server, state.peer_birth, state.received, state.first_seq, deque(state.waiting))
+        return cls(
+            state.server,
+            state.peer_birth,
+            state.received,
+            state.first_seq,
+            deque(state.waiting),
+            sum([len(note.payload) for note in state.waiting]),
+        )
 
 
 class Links:

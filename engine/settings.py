@@ -16,8 +16,12 @@ class EngineSettings:
     """Bytes of the local notifications that one external notification may cause."""
     max_waiting: int = 1_000_000
     """Notifications that may wait for one other server. Further ones are refused to their senders."""
+    max_waiting_bytes: int = 256 * 1024 * 1024
+    """Bytes of payloads that may wait for one other server."""
     high_water: int = 50_000
-    """Notifications waiting for other servers above which the master stops reading from clients."""
+    """Notifications waiting for one other server above which clients that send there are held back."""
+    high_water_bytes: int = 64 * 1024 * 1024
+    """Bytes of payloads waiting for one other server above which clients that send there are held back."""
     max_timers_per_tick: int = 10_000
     max_timers_per_s: int = 100
     """Timers of one agent that may fire within a second of the log's time before the log names the agent."""

@@ -129,6 +129,7 @@ class ClientConnection(TwistedProtocol):
         self._posted_at = 0.0
         self._in_ack = 0
         self._in_acked = 0
+        self._acks_held = False
         self._next_out = 1
         self._notes: list[ServerNote] = []
         self._held_bytes = 0
@@ -295,11 +296,12 @@ class ClientConnection(TwistedProtocol):
         self._flush_scheduled = False
         if not self.is_open or self.closed or not self._writable:
             return
-        if self._notes or self._in_ack > self._in_acked:
+        in_ack = self._in_acked if self._acks_held else self._in_ack
+        if self._notes or in_ack > self._in_acked:
             notes, self._notes = self._notes, []
             self._held_bytes = 0
-            self._in_acked = self._in_ack
-            self._tcp.write(b"".join(pack_outputs(self._in_ack, self._next_out - len(notes), notes)))
+            self._in_acked = in_ack
+            self._tcp.write(b"".join(pack_outputs(in_ack, self._next_out - len(notes), notes)))
 
     def end(self, message: ClientEnd) -> None:
         """End the TCP connection, as the proxy asks: for good, or so that the client reopens it."""
@@ -338,6 +340,18 @@ class ClientConnection(TwistedProtocol):
         """Read from the client again."""
         if not self.closed:
             self._tcp.resumeProducing()
+
+    def hold_acks(self) -> None:
+        """Acknowledge nothing more to the client until `release_acks`: its window fills, and it waits.
+
+        It is read and gets its answers and keep-alives meanwhile.
+        """
+        self._acks_held = True
+
+    def release_acks(self) -> None:
+        """Acknowledge again what the proxy has accepted."""
+        self._acks_held = False
+        self.flush()
 
     def _cancel_timer(self) -> None:
         timer, self._timer = self._timer, None

@@ -16,6 +16,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
+from ..agents.congestion import CONGESTION_TOPIC, Congested, Uncongested
 from ..agents.envelope import Note
 from ..agents.ids import FIRST_CONNECTION_STAMP, AgentId, connection_manager, outside
 from ..agents.manager import Open, Opened, OpenRefused
@@ -120,6 +121,8 @@ class TcpProxyService(Service):
         self.links: set[ClientConnection] = set()
         self._routes: dict[AgentId, list[ClientConnection]] = {}
         self._to_flush: list[ClientConnection] = []
+        self._congested: dict[AgentId, set[int]] = {}
+        """By proxy agent, the servers that its client sends to and for which too much waits."""
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
         self._reading = True
@@ -137,6 +140,7 @@ class TcpProxyService(Service):
                 "TcpProxyService needs the users of a ConnectionManager; declare that service before it"
             )
         ctx.subscribe(CLIENT_TOPIC, self._handle_emission)
+        ctx.subscribe(CONGESTION_TOPIC, self._handle_congestion)
         try:
             self._port = DirectWriteReactor(ctx.reactor).listenTCP(
                 self.settings.port, _Listener(self), interface=self.settings.interface
@@ -191,6 +195,7 @@ class TcpProxyService(Service):
             routed.remove(link)
             if not routed and link.proxy is not None:
                 del self._routes[link.proxy]
+                self._congested.pop(link.proxy, None)
 
     def protocol_violated(self, link: ClientConnection, reason: str) -> None:
         """Count and log that a client does not follow the protocol."""
@@ -285,6 +290,8 @@ class TcpProxyService(Service):
         reopened = decode(Reopened, reply.payload)
         self.ctx.count("reconnections")
         welcome = self._welcome(proxy, reopened.idle_timeout_s, reopened.in_ack)
+        if proxy in self._congested:
+            link.hold_acks()
         link.open(welcome, reopened.first_seq, reopened.notes)
         if not self._reading:
             link.pause_reading()
@@ -330,6 +337,21 @@ class TcpProxyService(Service):
                 link.send_output(message)
             elif isinstance(message, ClientEnd):
                 link.end(message)
+
+    def _handle_congestion(self, proxy: AgentId, message: msgspec.Struct) -> None:
+        """Hold back the clients that send to a server for which too much waits."""
+        if isinstance(message, Congested):
+            if proxy in self._routes:
+                self._congested.setdefault(proxy, set()).add(message.server)
+                for link in self._routes[proxy]:
+                    link.hold_acks()
+        elif isinstance(message, Uncongested):
+            for each, servers in list(self._congested.items()):
+                servers.discard(message.server)
+                if not servers:
+                    del self._congested[each]
+                    for link in self._routes.get(each, ()):
+                        link.release_acks()
 
     def schedule_flush(self, link: ClientConnection) -> None:
         """Flush a link at the end of this turn of the reactor: all its output of the turn is one write."""

@@ -182,7 +182,7 @@ class Networks:
     @property
     def net_accepting(self) -> bool:
         """False while other servers must not send more."""
-        return self._port.node.net_accepting
+        return self._port.node.accepting
 
     def when_net_accepting(self, callback: Callable[[], None]) -> None:
         """Call back once other servers may send again."""

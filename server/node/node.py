@@ -104,16 +104,11 @@ class Node:
 
     @property
     def accepting(self) -> bool:
-        """False while clients should not send more."""
-        engine = self.engine
-        return self.net_accepting and engine.backlog < engine.settings.high_water
+        """False while clients and other servers should not send more.
 
-    @property
-    def net_accepting(self) -> bool:
-        """False while other servers should not send more.
-
-        Does not depend on the engine's backlog for other servers: two servers with full backlogs would wait
-        for each other.
+        Does not depend on what waits for other servers. Of the clients only those that send to such a server
+        are held back (see `agents.congestion`), and two servers for which much waits would wait for each
+        other.
         """
         mastership = self._mastership
         return mastership.serving and not mastership.queue.full
