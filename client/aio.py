@@ -21,7 +21,7 @@ from .connection_base import (
     send_arguments,
     timed_out,
 )
-from .driver import Driver
+from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
 from .pending import Received, ReplyTypes
@@ -51,6 +51,7 @@ class _Link(asyncio.Protocol):
     def __init__(self, driver: Driver):
         self.driver: Driver | None = driver
         self.transport: asyncio.Transport | None = None
+        self._abortion: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -60,6 +61,8 @@ class _Link(asyncio.Protocol):
             self.driver.received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._abortion is not None:
+            self._abortion.cancel()
         driver, self.driver = self.driver, None
         if driver is not None:
             driver.lost("the replica closed the connection" if exc is None else reason_of(exc))
@@ -76,8 +79,9 @@ class _Link(asyncio.Protocol):
         """Close without reporting."""
         self.driver = None
         if self.transport is not None:
-            # Not abort(): what was written last, a Close frame, still has to leave.
+            # What was written last, a Close frame, still has to leave, unless the server does not read.
             self.transport.close()
+            self._abortion = asyncio.get_running_loop().call_later(CLOSE_GRACE_S, self.transport.abort)
 
 
 class AsyncioPort:

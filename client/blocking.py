@@ -208,6 +208,13 @@ class Connection(ConnectionBase):
     ) -> None:
         self.close(5.0 if kind is None else 0)
 
+    def _abandon(self, error: QuorateClientError) -> None:
+        super()._abandon(error)
+        # A thread that does not exist in this process may hold the lock.
+        self._room = threading.Condition()
+        self._commands.clear()
+        self._ended = self._stopped = True
+
     # In the callers' threads.
 
     def _submit(

@@ -1,13 +1,15 @@
 """The common part of the blocking, asyncio and Twisted connections: arguments, properties, error texts."""
 
+import os
 import random
 from typing import Final
+from weakref import WeakSet
 
 from ..agents.envelope import ReplyTo, check_address
 from ..agents.ids import AgentId
 from ..agents.notification import Notification, encode
 from .driver import Driver
-from .errors import RequestTimeout
+from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
 from .pending import PendingRequests, ReplyTypes
 from .session import Session
@@ -29,6 +31,10 @@ __all__ = [
 NOT_ACKNOWLEDGED: Final = "the cluster has not acknowledged the notification"
 NOT_ALL_ACKNOWLEDGED: Final = "the cluster has not acknowledged all notifications"
 NOTHING_RECEIVED: Final = "no notification was received"
+OTHER_PROCESS: Final = (
+    "the connection belongs to the process that opened it, and this process is a fork of it; "
+    "open a connection in this process"
+)
 
 SendArguments = tuple[AgentId | str, str, bytes, int]
 """Recipient, type name, payload and number of the request: the arguments of `Session.send`."""
@@ -95,9 +101,12 @@ class ConnectionBase:
     All raise `ConnectionClosed` or what else has ended the connection. What sends raises `FrameTooLarge`,
     and TypeError or ValueError for a notification or address that cannot be sent. ``request`` raises
     `UnknownAgentError`, `ReactionError`, `UnhandledTypeError` and `UnexpectedReply`, too.
+
+    After a fork, the connection goes on in the parent process. In the child it is closed.
     """
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):
+        _connections.add(self)
         self._driver = driver
         self._session = driver.session
         self._pending = driver.pending
@@ -130,6 +139,10 @@ class ConnectionBase:
         and all if it is switched off."""
         return self._pending.dropped
 
+    def _abandon(self, error: QuorateClientError) -> None:
+        """Close here only, without touching the socket and the event loop: another process uses them."""
+        self._driver.abandon(error)
+
     def _request_limit_s(self, timeout: float | None) -> float | None:
         """Return the seconds that a request may take; None for no limit."""
         return self._request_timeout_s if timeout is None else timeout
@@ -149,3 +162,16 @@ class ConnectionBase:
         """Return whether the cluster has everything that was queued, and the connection has not ended."""
         box = self._session.outbox
         return box.acked >= box.last_seq and not self._pending.ended
+
+
+_connections: "WeakSet[ConnectionBase]" = WeakSet()
+"""The connections that this process has made, and those that it has from a parent process."""
+
+
+def _abandon_all() -> None:
+    for connection in list(_connections):
+        connection._abandon(ConnectionClosed(OTHER_PROCESS))  # pyright: ignore[reportPrivateUsage]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon_all)

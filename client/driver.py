@@ -1,13 +1,17 @@
 """The driver of a session, over a transport of any event loop."""
 
-from typing import Protocol
+from typing import Final, Protocol
 
+from .errors import QuorateClientError
 from .events import Connect, Disconnect
 from .pending import PendingRequests, Waiter
 from .session import Session
 from .url import Endpoint
 
-__all__ = ["Driver", "Port"]
+__all__ = ["CLOSE_GRACE_S", "Driver", "Port"]
+
+CLOSE_GRACE_S: Final = 2.0
+"""Time for the last bytes to leave on a connection that is closed; then it is aborted."""
 
 
 class Port(Protocol):
@@ -32,6 +36,25 @@ class Port(Protocol):
     def write(self, data: bytes) -> None:
         """Write on the open TCP connection."""
         ...
+
+
+class _NoPort:
+    """A port that does nothing: that of a session that another process goes on with."""
+
+    def seconds(self) -> float:
+        return 0.0
+
+    def arm(self, deadline: float | None) -> None:
+        pass
+
+    def connect(self, endpoint: Endpoint) -> None:
+        pass
+
+    def disconnect(self) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        pass
 
 
 class Driver:
@@ -102,6 +125,14 @@ class Driver:
         """Close the session after what is queued."""
         self.session.close(self.port.seconds())
         self.step()
+
+    def abandon(self, error: QuorateClientError) -> None:
+        """End the session without using the port any more, and without completing any waiter."""
+        self._port = _NoPort()
+        self._stepping = False
+        self.session.abort(error)
+        self.session.pop_events()
+        self.pending.abandon(error)
 
     def step(self) -> None:
         """Carry out the events of the session, then write its bytes."""

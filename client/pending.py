@@ -184,6 +184,16 @@ class PendingRequests:
             case _:
                 pass
 
+    def abandon(self, error: QuorateClientError) -> None:
+        """End with `error`, and forget all waiters and the inbox without completing anything."""
+        self.ended = True
+        self.error = error
+        self.inbox.clear()
+        self._acks.clear()
+        self._replies.clear()
+        for waiters in (self._opening, self._receivers, self._ending):
+            waiters.clear()
+
     def _deliver(self, note: ServerNote) -> None:
         expected = self._replies.pop(note.request, None) if note.request else None
         if expected is not None and not expected[0].done():

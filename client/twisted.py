@@ -22,7 +22,7 @@ from .connection_base import (
     send_arguments,
     timed_out,
 )
-from .driver import Driver
+from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
 from .pending import Received, ReplyTypes
@@ -52,6 +52,7 @@ class _Tcp(Protocol):
 
     def write(self, data: bytes) -> None: ...
     def loseConnection(self) -> None: ...  # noqa: N802
+    def abortConnection(self) -> None: ...  # noqa: N802
     def registerProducer(self, producer: object, streaming: bool) -> None: ...  # noqa: N802
     def unregisterProducer(self) -> None: ...  # noqa: N802
     def setTcpNoDelay(self, enabled: bool) -> None: ...  # noqa: N802
@@ -91,8 +92,10 @@ class _Waiter(Generic[T]):
 class _Link(TwistedProtocol):
     """One TCP connection. It reports to the driver until it is dropped."""
 
-    def __init__(self, driver: Driver):
+    def __init__(self, driver: Driver, reactor: _Reactor):
         self._driver: Driver | None = driver
+        self._reactor = reactor
+        self._abortion: _Call | None = None
 
     @property
     def _tcp(self) -> _Tcp:
@@ -110,6 +113,8 @@ class _Link(TwistedProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
         """Report the loss, unless the connection was dropped on this side."""
+        if self._abortion is not None and self._abortion.active():
+            self._abortion.cancel()
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.lost(reason.getErrorMessage())
@@ -136,6 +141,8 @@ class _Link(TwistedProtocol):
         self._driver = None
         self._tcp.unregisterProducer()
         self._tcp.loseConnection()
+        # A server that does not read would keep the connection for ever.
+        self._abortion = self._reactor.callLater(CLOSE_GRACE_S, self._tcp.abortConnection)
 
 
 class _Port:
@@ -167,7 +174,7 @@ class _Port:
         self._driver.tick()
 
     def connect(self, endpoint: Endpoint) -> None:
-        link = _Link(self._driver)
+        link = _Link(self._driver, self._reactor)
         factory = cast("Any", Factory.forProtocol(cast("Any", lambda: link)))
         factory.noisy = False
         host, port = endpoint
