@@ -60,6 +60,7 @@ class AgentRerun:
         self._cls = ""
         self._reactions = 0
         self._errors = 0
+        self._omitted = 0
         self._first = 0
         self._last = 0
         self._deleted = False
@@ -109,9 +110,8 @@ class AgentRerun:
             self._skipped = "it was created before the trace begins"
             return
         if record.error == _SKIPPED_ERROR:
-            # It may not end: the recorded result is that the administrator skipped it.
-            self._reactions += 1
-            self._errors += 1
+            # It would perhaps never end, and it changed nothing.
+            self._omitted += 1
             return
         error, outputs = "", b""
         self._error, self._unknown = record.error, ""
@@ -169,6 +169,7 @@ class AgentRerun:
             "cls": self._cls,
             "reactions": self._reactions,
             "errors": self._errors,
+            "omitted": self._omitted,
             "first": self._first,
             "last": self._last,
             "state": self._state(),

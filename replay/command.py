@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from .errors import NoTrace, ReplayError
-from .live import compare, read_live, rerun_notes
+from .live import compare, not_compared, read_live
 from .progress import Progress
 from .reports import Report
 from .rerun_job import rerun, state_at
@@ -101,7 +101,8 @@ def verify_command(
         report = verify(spark, traces, server=server, progress=report_step)
         again = None if no_rerun else rerun(spark, traces, server=server, report=report, progress=report_step)
     differences = [] if again is None or states is None else compare(again, states)
-    notes = [*report.notes, *([] if again is None else rerun_notes(again, states))]
+    uncompared = [] if again is None or states is None else not_compared(again, states)
+    notes = [*report.notes, *(again.notes if again else ()), *uncompared]
     diverged = [] if again is None else [agent for agent in again.agents if agent.diverged is not None]
     if report.problems or diverged or differences:
         status = WENT_WRONG

@@ -9,6 +9,7 @@ from .discovery import Traces, find_files
 from .errors import ReplayError, SparkMissing
 from .files import SourceId, TraceFiles, first_line, inspect_files, unreadable
 from .replicas import Absences, find_absences
+from .reports import Report
 from .schema import Origin, ddl
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ class Trace:
         if chosen.isdecimal():
             condition = condition | (column("server_id") == int(chosen))
         return frame.where(condition)
+
+    def check_unchanged(self, report: Report) -> None:
+        """Raise ReplayError if a file cannot be read that could be read when `report` was made."""
+        changed = sorted(set(self.files.bad) - set(report.bad_files))
+        if changed:
+            raise ReplayError(f"a file has changed since the traces were verified: {changed[0]}.")
 
     def run(self, job: Callable[[Any], T]) -> T:
         """Run a job on the data frame.

@@ -9,7 +9,7 @@ import msgspec
 from .errors import ReplayError
 from .reports import RerunReport
 
-__all__ = ["compare", "read_live", "rerun_notes"]
+__all__ = ["compare", "not_compared", "read_live"]
 
 MAX_SHOWN = 200
 FORMS = (
@@ -88,16 +88,12 @@ def compare(rerun: RerunReport, live: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def rerun_notes(rerun: RerunReport, live: Mapping[str, Any] | None) -> list[str]:
-    """Return one sentence for each thing that was not run again or not compared with live agents."""
-    if not rerun.agents:
-        return ["no agent reacted, so none was run again"]
-    if live is None:
-        return []
-    alone = [agent for agent in rerun.agents if agent.agent not in live and not agent.deleted]
+def not_compared(rerun: RerunReport, live: Mapping[str, Any]) -> list[str]:
+    """Return a sentence about the agents of a rerun that are not among the live ones."""
+    alone = [agent.agent for agent in rerun.agents if agent.agent not in live and not agent.deleted]
     if not alone:
         return []
-    return [f"{len(alone):,} agents, {alone[0].agent} first, are not among the live states, so not compared"]
+    return [f"{len(alone):,} agents, {alone[0]} first, are not among the live states, so not compared"]
 
 
 def differing(ours: Mapping[str, Any], live: Any) -> str:

@@ -271,6 +271,8 @@ class AgentResult:
     """The first position whose outputs differ from the recorded ones."""
     skipped: str = ""
     """One sentence: why the agent was not run again; "" if it was."""
+    omitted: int = 0
+    """Reactions that were not run again, because the administrator skipped them."""
     difference: str = ""
     """The difference at ``diverged``, in one sentence."""
 
@@ -304,6 +306,18 @@ class RerunReport:
             more = f" and {len(agents) - 1} others" if len(agents) > 1 else ""
             found.append(f"{server}: agent {agents[0]}{more} ({cls}) not run again: {why}")
         return found
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence per agent of which reactions were not run again without a fault, or if there is none."""
+        if not self.agents:
+            return ["no agent reacted, so none was run again"]
+        return [
+            f"{agent.server}: agent {agent.agent} ({agent.cls}): the administrator skipped {agent.omitted} "
+            "of its reactions, so they were not run again"
+            for agent in self.agents
+            if agent.omitted
+        ]
 
     @property
     def ok(self) -> bool:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["rerun", "state_at"]
 
 RESULT = (
-    "server string, agent string, cls string, reactions bigint, errors bigint, first bigint, last bigint, "
-    "state string, deleted boolean, diverged bigint, skipped string, difference string"
+    "server string, agent string, cls string, reactions bigint, errors bigint, omitted bigint, first bigint, "
+    "last bigint, state string, deleted boolean, diverged bigint, skipped string, difference string"
 )
 RESULTS_PER_BATCH = 1000
 PARTITIONS_PER_CORE = 2
@@ -51,6 +51,7 @@ def rerun(
     found = report or verify_trace(trace, progress)
     (progress or ignore)(f"running {sum(one.last for one in found.servers):,} reactions again")
     agents = trace.run(lambda frame: run_again(merged(frame, found), found, configured(trace)))
+    trace.check_unchanged(found)
     return RerunReport(tuple(agents), time.monotonic() - began)
 
 
@@ -78,6 +79,7 @@ def state_at(
         return run_again(rows, found, configured(trace))
 
     results = trace.run(job)
+    trace.check_unchanged(found)
     if not results:
         when = "" if position is None else f" up to position {position}"
         raise NoTrace(f"the trace does not know an agent {agent}{when}.")

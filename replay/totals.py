@@ -77,6 +77,7 @@ def totals(
     trace = Trace(spark, traces, server)
     found = report or verify_trace(trace)
     rows = trace.run(lambda frame: count(merged(frame, found)))
+    trace.check_unchanged(found)
     return Totals(tuple(rows), time.monotonic() - began)
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from quorate.agents import AgentId, Create, Delete, Note, encode, factory, outside
 from quorate.agents import Notification as Message
 from quorate.engine import Engine, Posts, Tick, encode_batch
-from quorate.replay import NoTrace, RerunReport, rerun, state_at
+from quorate.replay import NoTrace, ReplayError, RerunReport, rerun, state_at, totals, verify
 from quorate.replay.command import command
 from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
@@ -230,6 +230,18 @@ def test_totals_and_states_say_that_a_file_could_not_be_read(
         assert (done.exit_code, done.stderr) == (1, f"quorate: {empty}: it is empty\n")
     assert json.loads(counted.stdout)["problems"] == [f"{empty}: it is empty"]
     assert json.loads(shown.stdout)["state"]["refused"] == 1
+
+
+def test_a_file_that_is_damaged_between_two_jobs_ends_the_second(
+    spark: Any, traced: Traced, tmp_path: Path
+) -> None:
+    store(tmp_path, traced.trace)
+    store(tmp_path, traced.trace, replica=1)
+    report = verify(spark, tmp_path)
+    (tmp_path / "s0" / "0" / "trace" / "1-000001.parquet").write_bytes(b"")
+    for job in (rerun, totals):
+        with pytest.raises(ReplayError, match=r"changed since the traces were verified: .*: it is empty"):
+            job(spark, tmp_path, report=report)
 
 
 def test_changed_code_is_told_by_its_outputs(spark: Any, data: Path, traced: Traced, tmp_path: Path) -> None:

@@ -144,6 +144,25 @@ def test_every_kind_of_exception_is_raised_again() -> None:
     assert (result["errors"], result["diverged"], result["skipped"]) == (3, None, "")
 
 
+def test_a_reaction_that_the_administrator_skipped_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Recording(0, SERVERS)
+    harness.deploy(Caller, name="caller")
+    harness.send("caller", Go("a@s1"))
+    current = harness.engine.current
+    monkeypatch.setattr(
+        current, "skips", {harness.engine.position + 1: (harness.engine.applied + 1, current.birth)}
+    )
+    harness.send("caller", Go("a@s1"))
+    agent = AgentRerun("s0", "#0.0.1025", SERVERS)
+    *others, skipped = records(harness, "#0.0.1025")
+    for record in others:
+        agent.apply(record)
+    monkeypatch.setattr(Rerun, "apply", None)
+    agent.apply(skipped)
+    result = agent.result()
+    assert (result["reactions"], result["omitted"], result["diverged"], result["skipped"]) == (1, 1, None, "")
+
+
 def test_an_interrupt_that_the_trace_does_not_know_ends_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> bytes:
         raise KeyboardInterrupt
