@@ -16,11 +16,9 @@ pytestmark = pytest.mark.processes
 
 STOCK = '''
 import attrs
-import msgspec
 
 from ledger import Ask, Entry, Sum
-from quorate import Agent, Context, Create, reacts
-from quorate.agents import factory
+from quorate import Agent, Context, reacts
 
 
 @attrs.define
@@ -46,9 +44,8 @@ class Stock(Agent):
     @reacts
     def entry(self, ctx: Context, note: Entry) -> None:
         if note.number < 0:
-            state = msgspec.msgpack.encode({"ballast": "x" * 20000})
             for _ in range(-note.number):
-                ctx.send(factory(ctx.agent.host), Create("stock:Item", f"item{self.made}", state))
+                ctx.create(Item, name=f"item{self.made}", state={"ballast": "x" * 20000})
                 self.made += 1
         else:
             ctx.send(f"item{note.number * 7 % self.made}", note)
