@@ -201,21 +201,22 @@ class Channel(ChannelStatus):
         self._step(now)
         return changed
 
-    def disqualify(self, now: float, reason: str) -> None:
+    def disqualify(self, now: float, reason: str, pause_s: float = 0.0) -> None:
         """Note that the application's state is wrong here, although the log is right.
 
         From now on the replica is *unfit*: it votes, and its log counts, but the next view does not have it
         as a member, and it is never master, even if no other replica can be. Outside the view it asks for a
         whole state; once that is installed it is fit, and joins. With a disk it stays unfit over restarts.
-        reason: a sentence for the log.
+        reason: why, for the log. pause_s: it asks for the state after this time, in seconds; an application
+        that is wrong again and again would change the view without end.
         """
         state = self.state
         if state.unfit or state.stopped:
             return
         state.now = now
-        state.output.note(reason)
+        state.output.note(f"this replica is unfit: {reason}")
         state.disqualify()
-        self._learner.disqualify()
+        self._learner.disqualify(now + pause_s)
         self._election.abandon(now)
         self.lease.give_up(now)
         self._heartbeats.beat()

@@ -63,6 +63,8 @@ class Learner:
         """The state of this replica is unusable or lost: it needs a whole state, not only entries."""
         self.learning: Learning | None = None
         self._next_join = 0.0
+        self._pause_until = 0.0
+        """Before this time an unfit replica asks for no state."""
         self._marker = b""
         """Marker of a state received in part, in the encoding of the application."""
         self._refused = 0
@@ -111,7 +113,7 @@ class Learner:
         if self.learning is not None and self._may_append_tail(self.learning):
             self._append_tail(self.learning)
         inside = state.seated if state.seats.witness else state.member
-        if (inside and not self.empty) or state.leaving or now < self._next_join:
+        if (inside and not self.empty) or state.leaving or now < max(self._next_join, self._pause_until):
             return
         self._next_join = now + state.settings.retry_s * (1 if self.learning is None else 3)
         state.broadcast(self.join())
@@ -279,9 +281,10 @@ class Learner:
         self._refused = learning.token
         self.fresh = True
 
-    def disqualify(self) -> None:
-        """Ask for a whole state, which replaces all of the wrong one; one that is on its way will do."""
+    def disqualify(self, until: float) -> None:
+        """Ask for a whole state, from the time `until` on; one that is on its way will do."""
         self.fresh = True
+        self._pause_until = until
         if self.learning is not None and self.learning.installed:
             self._reject(self.learning, "the entries cannot follow a wrong state")
 

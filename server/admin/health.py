@@ -102,6 +102,8 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
         problem = str(values.get(key) or "")
         if problem and not any(problem in line for line in found):
             found.append(problem)
+    if values.get("divergence"):
+        found.append(f"last difference: {values['divergence']}")
     if values.get("turned_away") and not values.get("diagnosis"):
         found.append(str(values["turned_away"]))
     if values.get("waits_for") and not values.get("diagnosis"):

@@ -1,11 +1,21 @@
-"""Comparison of state digests at agreed positions, which finds the replica that differs. Pure."""
+"""Comparison of state digests and chains at agreed positions, which finds the replicas that differ. Pure."""
 
 from collections.abc import Sequence
 
 import attrs
 import msgspec
 
-__all__ = ["DigestBook", "Diverged", "Report", "Verdict", "decode_direct", "encode_direct"]
+__all__ = [
+    "Chain",
+    "Difference",
+    "DigestBook",
+    "DirectMessage",
+    "Diverged",
+    "Report",
+    "Verdict",
+    "decode_direct",
+    "encode_direct",
+]
 
 KEPT_POSITIONS = 64
 """Positions whose digests a master keeps while replicas have not reported them."""
@@ -18,23 +28,46 @@ class Report(msgspec.Struct, array_like=True, frozen=True, tag="digest"):
     digest: bytes
 
 
-class Diverged(msgspec.Struct, array_like=True, frozen=True, tag="diverged"):
-    """Sent by the master to a slave whose state has differed since some entry in (`after`, `index`]."""
+class Chain(msgspec.Struct, array_like=True, frozen=True, tag="chain"):
+    """The hash of all reactions of a slave up to entry `index`, sent to the master."""
 
+    index: int
+    chain: bytes
+
+
+class Diverged(msgspec.Struct, array_like=True, frozen=True, tag="diverged"):
+    """Sent by the master: a replica has been in another state since some entry in (`after`, `index`].
+
+    The receiver is that replica, or one that is asked for the first entry that differs, because the master is
+    that replica.
+    """
+
+    replica: int
     after: int
     index: int
+    outcomes: list[tuple[int, bytes]] = []
+    """Outcomes of the master for entries after `after`, with their indices."""
 
+
+class Difference(msgspec.Struct, array_like=True, frozen=True, tag="difference"):
+    """The answer to Diverged: the sentence that says since when, and with which agent, a replica differs."""
+
+    replica: int
+    sentence: str
+
+
+DirectMessage = Report | Chain | Diverged | Difference
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Report | Diverged] = msgspec.msgpack.Decoder(Report | Diverged)
+_decoder: msgspec.msgpack.Decoder[DirectMessage] = msgspec.msgpack.Decoder(DirectMessage)
 
 
-def encode_direct(message: Report | Diverged) -> bytes:
+def encode_direct(message: DirectMessage) -> bytes:
     """Return the bytes of a message, which travels outside of the log."""
     return _encoder.encode(message)
 
 
-def decode_direct(data: bytes) -> Report | Diverged | None:
+def decode_direct(data: bytes) -> DirectMessage | None:
     """Return the message in the bytes; None if it is of no known kind."""
     try:
         return _decoder.decode(data)
@@ -51,6 +84,8 @@ class Verdict:
     """The last position at which it agreed; 0 if none is known."""
     index: int
     """The first compared position at which it differs."""
+    right: int
+    """A replica that has the right state."""
 
     @property
     def sentence(self) -> str:
@@ -62,7 +97,7 @@ class Verdict:
 
 
 class DigestBook:
-    """The digests that the members of a view have reported to its master.
+    """The digests of one kind that the members of a view have reported to its master.
 
     A position is judged once every member has reported it. The state of most members counts as right; with a
     tie, that of the master.
@@ -76,6 +111,14 @@ class DigestBook:
     def clear(self) -> None:
         """Drop all reported digests, because another view begins."""
         self._positions.clear()
+
+    def lacking(self, applied: int) -> list[int]:
+        """Return the positions up to `applied` that others have reported, and the master has not."""
+        return [
+            index
+            for index, digests in self._positions.items()
+            if index <= applied and self._me not in digests
+        ]
 
     def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> list[Verdict]:
         """Record a digest. Returns the members that differ, once all have reported the position."""
@@ -94,10 +137,11 @@ class DigestBook:
         for digest in digests.values():
             votes[digest] = votes.get(digest, 0) + 1
         right = max(votes, key=lambda digest: (votes[digest], digest == mine))
+        holder = next(replica for replica, digest in digests.items() if digest == right)
         differing: list[Verdict] = []
         for replica, digest in digests.items():
             if digest == right:
-                self._agreed[replica] = index
+                self._agreed[replica] = max(index, self._agreed.get(replica, 0))
             else:
-                differing.append(Verdict(replica, self._agreed.get(replica, 0), index))
+                differing.append(Verdict(replica, self._agreed.get(replica, 0), index, holder))
         return differing

@@ -1,15 +1,28 @@
 """Detection of a replica whose state differs from the others of its view. Pure.
 
-The slaves report digests of their states to the master, which judges them. A replica that differs is
-disqualified: it serves no longer, and its channel gets it the state of another replica.
+The slaves report to the master: often the chain of their reactions, which costs nothing, and sometimes the
+digest of their state. The master judges both. A replica that differs is disqualified: it serves no longer,
+and its channel gets it the state of another replica. The outcomes of the entries in question show which one
+was the first that ended otherwise.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ...engine import Engine, IncrementalDigest
+from ...engine import Effects, Engine, IncrementalDigest
 from ...hachannel import Channel, DirectReceived, ViewEvent
-from .digests import DigestBook, Diverged, Report, Verdict, decode_direct, encode_direct
+from .digests import (
+    Chain,
+    Difference,
+    DigestBook,
+    DirectMessage,
+    Diverged,
+    Report,
+    Verdict,
+    decode_direct,
+    encode_direct,
+)
+from .outcome_history import OutcomeHistory
 
 __all__ = ["DivergenceDetector"]
 
@@ -18,10 +31,19 @@ SLICE_BYTES: Final = 1024 * 1024
 """Agents, and bytes of them, that one step of a digest reads: a few milliseconds."""
 SHARES: Final = 128
 """A digest is complete after this many entries at the latest, whatever else there is to do."""
+CHAIN_EVERY: Final = 16
+"""A slave reports its chain when the index of an entry passes a multiple of this."""
+CHAIN_AFTER_S: Final = 0.1
+"""When nothing follows, a slave reports the chain of its last entry after this time."""
+FIRST_PAUSE_S: Final = 1.0
+LAST_PAUSE_S: Final = 60.0
+"""Pauses before a replica that differs again gets another state, doubled from the first to the last."""
+CALM_S: Final = 600.0
+"""After this time without a difference the pauses begin anew."""
 
 
 class DivergenceDetector:
-    """Computes digests of the state, reports them to the master, and judges those of the slaves as master.
+    """Reports chains and digests to the master, and judges those of the slaves as master.
 
     The digest after an entry is computed while later entries are applied: one share with each of them, the
     rest when there is nothing else to do.
@@ -32,28 +54,56 @@ class DivergenceDetector:
         me: int,
         engine: Engine,
         channel: Channel,
-        log: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
-        """`log` takes lines for the log."""
+        """`report` takes a sentence for people about a replica that differs."""
         self._me = me
         self._engine = engine
         self._channel = channel
-        self._log = log
-        self._book = DigestBook(me)
+        self._report_difference = report
+        self._digests = DigestBook(me)
+        self._chains = DigestBook(me)
         self._view: ViewEvent | None = None
+        self._judged: dict[int, str] = {}
+        """The replicas of the view that were found to differ; with a sentence until a better one comes."""
         self.running: IncrementalDigest | None = None
         """The digest that is being computed, if any: call `step` when there is nothing else to do."""
         self._index = 0
         """The entry after which the state has that digest."""
         self._share = 0
+        self._history = OutcomeHistory(engine.applied, engine.chain)
+        self._chained = 0
+        """The last entry whose chain was reported."""
+        self._chained_at = 0.0
+        self.due: float | None = None
+        """When to report a chain with `tick`; None if there is none to report."""
+        self._pause_s = 0.0
+        self._diverged_at = float("-inf")
 
-    def begin_view(self, view: ViewEvent) -> None:
-        """Begin a view: drop the digests that were reported in an earlier view."""
+    def begin_view(self, now: float, view: ViewEvent) -> None:
+        """Begin a view: drop what was reported in an earlier view."""
         self._view = view
-        self._book.clear()
+        self._digests.clear()
+        self._chains.clear()
+        for sentence in filter(None, self._judged.values()):
+            self._report_difference(sentence)
+        self._judged.clear()
+        self._chained = 0
+        self.due = now if self._is_slave() else None
         if self.running is not None:
             self.running.close()
             self.running = None
+
+    def state_installed(self) -> None:
+        """Begin a new history: the state of the engine has come from another replica."""
+        self._history.restart(self._engine.applied, self._engine.chain)
+        self._chained = 0
+
+    def _is_slave(self) -> bool:
+        view = self._view
+        return view is not None and view.master != self._me and self._me in view.members
+
+    # Reports
 
     def start_digest(self, now: float, index: int) -> None:
         """Start the digest of the state after the entry `index`, which has just been applied."""
@@ -67,15 +117,36 @@ class DivergenceDetector:
         self._index = index
         self._share = -(-self.running.left // SHARES)
 
-    def applied(self, now: float) -> None:
-        """Compute a share of the digest, because an entry was applied."""
+    def applied(self, now: float, effects: Effects) -> None:
+        """Note the outcome of an entry, report the chain if it is time, and compute a share of the digest."""
+        before = self._history.applied
+        self._history.add(effects, self._engine.chain)
+        if self._is_slave():
+            if effects.index // CHAIN_EVERY != before // CHAIN_EVERY:
+                self._report_chain(now)
+            elif self.due is None:
+                self.due = max(now, self._chained_at + CHAIN_AFTER_S)
+        else:
+            self._compare_chains(now)
         if self.running is not None:
             self._advance(now, self._share, None)
+
+    def tick(self, now: float) -> None:
+        """Report the chain of the last entry, if that is due. Call when all that is there is applied."""
+        if self.due is not None and now >= self.due:
+            self._report_chain(now)
 
     def step(self, now: float) -> None:
         """Compute the digest of some more agents."""
         if self.running is not None:
             self._advance(now, SLICE_AGENTS, SLICE_BYTES)
+
+    def _report_chain(self, now: float) -> None:
+        self.due, self._chained_at = None, now
+        history, view = self._history, self._view
+        if view is not None and self._is_slave() and history.applied != self._chained:
+            self._chained = history.applied
+            self._send(view.master, Chain(history.applied, history.chain))
 
     def _advance(self, now: float, limit: int | None, max_bytes: int | None) -> None:
         digest = self.running
@@ -88,9 +159,12 @@ class DivergenceDetector:
         view = self._view
         assert view is not None
         if view.master == self._me:
-            self._judge(now, self._book.report(self._me, index, digest, view.members))
+            self._judge(now, self._digests.report(self._me, index, digest, view.members))
         else:
-            self._channel.send_direct(view.master, encode_direct(Report(index, digest)))
+            self._send(view.master, Report(index, digest))
+
+    def _send(self, replica: int, message: DirectMessage) -> None:
+        self._channel.send_direct(replica, encode_direct(message))
 
     def received(self, now: float, event: DirectReceived) -> None:
         """Handle a message of another replica; unknown ones are ignored."""
@@ -98,30 +172,71 @@ class DivergenceDetector:
         view = self._view
         if view is None:
             return
-        if isinstance(message, Report):
-            if view.master == self._me and event.peer in view.members:
-                verdicts = self._book.report(event.peer, message.index, message.digest, view.members)
-                self._judge(now, verdicts)
-        elif isinstance(message, Diverged) and event.peer == view.master:
-            self._diverged(now, message.after, message.index)
+        if event.peer == view.master:
+            if isinstance(message, Diverged):
+                self._on_diverged(now, event.peer, message)
+        elif view.master == self._me and event.peer in view.members:
+            match message:
+                case Report():
+                    self._judge(
+                        now, self._digests.report(event.peer, message.index, message.digest, view.members)
+                    )
+                case Chain():
+                    self._judge(
+                        now, self._chains.report(event.peer, message.index, message.chain, view.members)
+                    )
+                    self._compare_chains(now)
+                case Difference():
+                    self._judged[message.replica] = ""
+                    self._report_difference(message.sentence)
+                case _:
+                    pass
+
+    # Judgement
+
+    def _compare_chains(self, now: float) -> None:
+        """Report the own chain, as the master, at the positions that slaves have reported."""
+        view, history = self._view, self._history
+        if view is None or view.master != self._me:
+            return
+        for index in self._chains.lacking(history.applied):
+            chain = history.chain_after(index)
+            if chain is not None:
+                self._judge(now, self._chains.report(self._me, index, chain, view.members))
 
     def _judge(self, now: float, verdicts: Sequence[Verdict]) -> None:
         if self._channel.standing.unfit:
             # The other replicas are compared by the next master.
             return
         for verdict in verdicts:
+            if verdict.replica in self._judged:
+                continue
+            self._judged[verdict.replica] = verdict.sentence
+            outcomes = self._history.outcomes(verdict.after, verdict.index)
+            message = Diverged(verdict.replica, verdict.after, verdict.index, outcomes)
             if verdict.replica == self._me:
-                self._diverged(now, verdict.after, verdict.index)
+                self._disqualify(now)
+                self._send(verdict.right, message)
             else:
-                self._log(f"{verdict.sentence}; it gets the state of another one")
-                self._channel.send_direct(
-                    verdict.replica, encode_direct(Diverged(verdict.after, verdict.index))
-                )
+                self._send(verdict.replica, message)
 
-    def _diverged(self, now: float, after: int, index: int) -> None:
-        verdict = Verdict(self._me, after, index)
-        self._channel.disqualify(
-            now,
-            f"{verdict.sentence}: an agent is not deterministic; this replica does not serve until it has "
-            "the state of another one",
+    def _on_diverged(self, now: float, master: int, message: Diverged) -> None:
+        """Find the first entry that ended otherwise than on the master, and report it."""
+        first = self._history.first_difference(self._me, master, message.outcomes)
+        since = (
+            f": {first}" if first else f" since some entry between {message.after + 1} and {message.index}"
         )
+        sentence = (
+            f"replica {message.replica} is in another state than the others{since}; it does not serve until "
+            "it has the state of another one; agents must be deterministic"
+        )
+        self._report_difference(sentence)
+        self._send(master, Difference(message.replica, sentence))
+        if message.replica == self._me:
+            self._disqualify(now)
+
+    def _disqualify(self, now: float) -> None:
+        pause_s = self._pause_s if now < self._diverged_at + CALM_S else 0.0
+        self._diverged_at = now
+        self._pause_s = min(max(2 * pause_s, FIRST_PAUSE_S), LAST_PAUSE_S)
+        self._channel.disqualify(now, "its state is not that of the other replicas", pause_s)

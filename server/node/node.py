@@ -64,6 +64,8 @@ class Node:
         self.channel = channel
         self.reactions = 0
         """Reactions run by this incarnation."""
+        self.divergence = ""
+        """The last sentence about a replica whose state differs, this one or another; "" if there is none."""
         self._latest: Sequence[Reaction] = ()
         """The reactions to the last applied entry."""
         self._out = Output()
@@ -77,7 +79,7 @@ class Node:
         """When to send the commit number to the slaves, unless an entry carries it before; None for never."""
         stage = self._stage if channel.state.log.durable else None
         self._transfer = StateTransfer(engine, channel, self._log, stage)
-        self._divergence = DivergenceDetector(self.me, engine, channel, self._log)
+        self._divergence = DivergenceDetector(self.me, engine, channel, self._differs)
         self._mastership = Mastership(channel, engine, self.settings)
 
     # Queries
@@ -147,7 +149,7 @@ class Node:
         if self._ended:
             return None
         due = self.channel.deadline
-        for at in (self._announce_at, self._mastership.deadline(now, wall_ns)):
+        for at in (self._announce_at, self._divergence.due, self._mastership.deadline(now, wall_ns)):
             if at is not None:
                 due = at if due is None else min(due, at)
         return due
@@ -310,6 +312,8 @@ class Node:
         channel, out, mastership = self.channel, self._out, self._mastership
         self._watch_lease(now)
         announce = self._announce_at is not None and now >= self._announce_at
+        if not self._events:
+            self._divergence.tick(now)
         while not self._ended:
             again = False
             output = channel.drain(more=True, announce=announce)
@@ -427,13 +431,13 @@ class Node:
             out.effects.append(effects)
         if self.channel.state.log.durable and effects.marks:
             out.persist.append(Applied(event.index, effects.outcome))
-        self._divergence.applied(now)
+        self._divergence.applied(now, effects)
         every = self.settings.digest_every
         if every and event.index % every == 0:
             self._divergence.start_digest(now, event.index)
 
     def _on_view(self, now: float, event: ViewEvent) -> None:
-        self._divergence.begin_view(event)
+        self._divergence.begin_view(now, event)
         self._transfer.begin_view(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
@@ -452,6 +456,7 @@ class Node:
         if self._transfer.busy:
             self._events.append(event)
         if event.index is not None:
+            self._divergence.state_installed()
             self._mastership.advance_stamp(now, self.engine.now_ns)
             # Written together with the record of the new start of the log: the disk has both or neither.
             self._out.installed = installed
@@ -461,6 +466,10 @@ class Node:
 
     def _log(self, line: str) -> None:
         self._out.lines.append(line)
+
+    def _differs(self, sentence: str) -> None:
+        self.divergence = sentence
+        self._out.divergences.append(sentence)
 
     def _end(self, sentence: str, failed: bool = False, *, noted: bool = False) -> None:
         """End the node. noted: the channel has written the sentence to the log."""

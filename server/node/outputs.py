@@ -65,6 +65,8 @@ class Output:
     """Tokens of `Node.post` whose notifications were applied."""
     lines: list[str]
     """Lines for the log."""
+    divergences: list[str]
+    """Sentences about replicas whose state differs, for the log and for the person who started this one."""
     seats: tuple[Seat, ...] | None
     """The replicas of the cluster, if they have changed; see the channel's output."""
     stopped: str
@@ -84,6 +86,7 @@ class Output:
         self.roles = []
         self.committed = []
         self.lines = []
+        self.divergences = []
         self.seats = None
         self.stopped = ""
         self.failed = False

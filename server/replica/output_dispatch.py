@@ -49,5 +49,8 @@ class OutputDispatch:
             self._trace.write(out.trace)
         for line in out.lines:
             context.log(line)
+        for sentence in out.divergences:
+            context.metrics.count("divergences")
+            context.announce(sentence)
         for token in out.committed:
             self._master.submissions.committed(token)

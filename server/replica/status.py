@@ -47,6 +47,8 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "agreed": addresses.agreed,
         "removed": sorted(addresses.removed),
         "difference": addresses.difference(),
+        "divergence": node.divergence,
+        "unfit": channel.standing.unfit,
         "diagnosis": replica.diagnosis(),
         "turned_away": replica.peers.turned_away,
         "strangers": strangers(channel),

@@ -78,6 +78,9 @@ def recover(
             trace += effects.trace
             recorded = journal.outcomes.get(entry.index)
             different = "" if recorded is None or changed else effects.differs(recorded)
+            if different and remembered.unfit:
+                # The state will be replaced by that of another replica.
+                continue
             if different and not accept_code_change:
                 raise StartError(_refusal(entry.index, different, journal, clustered))
             if different:

@@ -334,7 +334,7 @@ class Cluster:
             for effects in out.effects:
                 self._on_effects(replica.id, effects)
         self.committed.update(out.committed)
-        replica.lines += out.lines
+        replica.lines += [*out.lines, *out.divergences]
         replica.roles += out.roles
         for role in out.roles:
             if not role.master:
