@@ -14,7 +14,7 @@ from ..channel.network import Weather
 from ..faults import FAULTS, Fault
 from ..faults.base import Who
 from ..faults.networks import Break, Deaf, Isolate, Mute, OneWay
-from ..faults.processes import Crash, CrashTransfer, Pause, RefusePart
+from ..faults.processes import Crash, CrashTransfer, Disqualify, Pause, RefusePart
 from .schedule import Deaths, Schedule
 
 __all__ = ["administered", "draw"]
@@ -128,6 +128,7 @@ def draw(
         faults=[
             *_faults(Random(f"faults {seed}"), shape, rate, extra, names, end_s),
             *_arranged(Random(f"arranged {seed}"), profile, names),
+            *_disqualifications(Random(f"unfit {seed}"), shape, names, end_s, often=kinds is not None),
         ],
         shape=shape,
         seconds=end_s,
@@ -154,6 +155,16 @@ def _faults(
         faults.append(FAULTS[name].draw(round(now, 6), random, shape))
         now += random.expovariate(rate)
     return faults
+
+
+def _disqualifications(
+    random: Random, shape: Shape, names: list[str], end_s: float, *, often: bool
+) -> list[Fault]:
+    """Return faults that find members unfit: in a third of the schedules, or in all of them."""
+    if Disqualify.name not in names or (random.random() > 1 / 3 and not often):
+        return []
+    times = [round(random.uniform(0.5, end_s), 6) for _ in range(random.randint(1, 4))]
+    return [Disqualify.draw(at, random, shape) for at in sorted(times)]
 
 
 def _arranged(random: Random, profile: str, names: list[str]) -> list[Fault]:
