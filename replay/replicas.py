@@ -26,9 +26,10 @@ def find_absences(
 ) -> Absences:
     """Return which replicas have no trace and ought to have one; `server`, a name, leaves the others out.
 
-    A replica ought to have a trace if the configuration of the latest incarnation declares it, or, when no
-    file has a configuration, if its directory is there. One that only an earlier configuration declares is
-    a note. Replicas that write no trace by their configuration are passed over.
+    A replica ought to have a trace if another replica of its server has one and the configuration of the
+    latest incarnation declares it, or, when no file has a configuration, if its directory is there. One that
+    only an earlier configuration declares is a note, and so is a server without any trace: perhaps none of
+    its agents has reacted. Replicas that write no trace by their configuration are passed over.
     """
     present = {(origin.server, origin.replica) for origin in origins}
     described = [origin for origin in origins if origin.replicas]
@@ -37,17 +38,23 @@ def find_absences(
     before = _declared(described)
     directories = {(each.server, each.replica): each for each in bare}
     unknown = set() if described else set(directories) - present
+    traced = {name for name, _ in present}
+    missing = [each for each in sorted((now | unknown) - present) if server in (None, each[0])]
     problems = [
         f"{_named(each)} has no trace here, though {_why(each, now, directories)}"
-        for each in sorted((now | unknown) - present)
-        if server in (None, each[0])
+        for each in missing
+        if each[0] in traced
     ]
-    notes = [
+    former = [
         f"{_named(each)} has no trace here; it was declared by an earlier configuration, and is no longer"
         for each in sorted(before - now - present)
         if server in (None, each[0])
     ]
-    return Absences(tuple(problems), tuple(notes))
+    untraced = [
+        f"{name}: none of its replicas has a trace here, so none of it was checked; perhaps no agent reacted"
+        for name in sorted({name for name, _ in missing} - traced)
+    ]
+    return Absences(tuple(problems), (*former, *untraced))
 
 
 def _declared(origins: Iterable[Origin]) -> set[Named]:

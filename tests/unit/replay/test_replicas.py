@@ -19,14 +19,23 @@ def bare(server: str, replica: int) -> ReplicaDirectory:
 
 def test_a_replica_that_the_configuration_declares_is_missed() -> None:
     both = [origin(0, s0=[0, 1], s1=[0]), origin(1, s0=[0, 1], s1=[0])]
-    assert find_absences(both, []).problems == (
-        "s1: replica 0 has no trace here, though the configuration declares it",
-    )
-    assert find_absences(both, [], "s0").problems == ()
+    assert find_absences(both, []).problems == ()
     assert find_absences(both[:1], [bare("s0", 1)], "s0").problems == (
         "s0: replica 1 has no trace here, though the configuration declares it and data/s0/1 is its "
         "directory",
     )
+
+
+def test_a_server_without_any_trace_is_a_note() -> None:
+    """An idle server has none."""
+    only = [origin(0, s0=[0], s1=[0, 1])]
+    for directories in ([], [bare("s1", 0)]):
+        found = find_absences(only, directories)
+        assert found.problems == ()
+        assert found.notes == (
+            "s1: none of its replicas has a trace here, so none of it was checked; perhaps no agent reacted",
+        )
+    assert find_absences(only, [], "s0").notes == ()
 
 
 def test_a_replica_that_writes_no_trace_by_the_configuration_is_passed_over() -> None:
