@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 
 from ..agents import (
+    FAILURES,
     FIRST_CONNECTION_STAMP,
     FIRST_FREE_STAMP,
     FIRST_PAGE_STAMP,
@@ -18,6 +19,7 @@ from ..agents import (
     CreateFailed,
     Delete,
     Deleted,
+    ExceptionNotification,
     Note,
     Notification,
     RefuseCreate,
@@ -25,6 +27,7 @@ from ..agents import (
     connection_manager,
     decode,
     encode,
+    factory,
     outside,
 )
 from ..agents.notification import UNREADABLE
@@ -65,7 +68,7 @@ class Factory:
     def react(
         self, note: Note, directory: Directory, stamp: int, position: int, current: CurrentReaction
     ) -> FactoryResult:
-        """Serve `Create` or `Delete`. Other notifications are an error without an answer.
+        """Serve `Create` or `Delete`. Other notifications are answered with `ExceptionNotification`.
 
         `position` is that of this reaction; `current` shows it to other threads while code of an agent runs.
         Raises Unloadable.
@@ -76,10 +79,17 @@ class Factory:
             if note.type == RefuseCreate.type_name:
                 return self._refuse(decode(RefuseCreate, note.payload), stamp)
             if note.type == Delete.type_name:
-                return self._delete(decode(Delete, note.payload), directory, stamp)
+                return self._delete(note, decode(Delete, note.payload), directory, stamp)
         except UNREADABLE as error:
-            return FactoryResult(stamp, error=f"{note.type} from {note.sender} cannot be read: {error}")
-        return FactoryResult(stamp, error=f"the factory creates and deletes agents, and got {note.type}")
+            return self._failed(note, stamp, "Unfit", f"the payload does not fit {note.type}: {error}")
+        return self._failed(
+            note, stamp, "Unhandled", f"the factory creates and deletes agents, and got {note.type}"
+        )
+
+    def _failed(self, note: Note, stamp: int, error: str, message: str) -> FactoryResult:
+        """Answer that a notification failed, unless it is such an answer itself."""
+        failure = ExceptionNotification(factory(self.server), note.type, error, message)
+        return FactoryResult(stamp, answer=None if note.type in FAILURES else failure, error=message)
 
     def checked(self, note: Note) -> Note:
         """Return a notification to this factory as the master submits it.
@@ -196,20 +206,19 @@ class Factory:
         proxy = sender.host == self.server and FIRST_CONNECTION_STAMP <= sender.stamp < FIRST_PAGE_STAMP
         return proxy or sender == connection_manager(self.server)
 
-    def _delete(self, ask: Delete, directory: Directory, stamp: int) -> FactoryResult:
+    def _delete(self, note: Note, ask: Delete, directory: Directory, stamp: int) -> FactoryResult:
         try:
             address: AgentId | str = AgentId.parse(ask.agent) if ask.agent.startswith("#") else ask.agent
         except ValueError:
             address = ask.agent
         cell = directory.find(address)
-        if cell is None:
+        if cell is None and address != factory(self.server):
             return FactoryResult(
                 stamp, answer=UnknownAgent(ask.agent, Delete.type_name), error=f"no agent {ask.agent}"
             )
-        if cell.identity.stamp < FIRST_FREE_STAMP:
-            return FactoryResult(
-                stamp, error=f"{cell.identity} belongs to the platform and cannot be deleted"
-            )
+        if cell is None or cell.identity.stamp < FIRST_FREE_STAMP:
+            message = f"{ask.agent} belongs to the platform and cannot be deleted"
+            return self._failed(note, stamp, "PermissionError", message)
         return FactoryResult(stamp, answer=Deleted(cell.identity), deleted=cell)
 
 

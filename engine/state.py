@@ -95,17 +95,6 @@ class EngineState:
             return None
         return self._directory.find(local) if host == self.server else None
 
-    def lacks(self, address: AgentId | str) -> bool:
-        """Return whether this server has no agent at this address now. An address on another server
-        that can be reached counts as present."""
-        try:
-            host, local = self._routing.locate(address)
-        except ValueError:
-            return True
-        if host != self.server:
-            return self._routing.next_hop(host) is None
-        return self._directory.find(local) is None and local not in (self._factory_id, self._outside)
-
     def state_of(self, address: AgentId | str) -> bytes | None:
         """Return the state of an agent as a MessagePack map, or None if there is no such agent."""
         cell = self.find(address)

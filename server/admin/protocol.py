@@ -16,6 +16,7 @@ from ...hachannel import ChangeRefused, NotYet
 from ..config import MAX_ID
 from ..network.hello import Address
 from . import wire
+from .failures import failure_sentence, missing_agent
 
 MAX_PENDING = 64
 """Most calls of one connection that may wait for their answers."""
@@ -90,14 +91,11 @@ class AdminTarget(Protocol):
         """Return the state of an agent as a MessagePack map; None if there is no such agent."""
         ...
 
-    def lacks(self, address: AgentId | str) -> bool:
-        """Return whether no agent has the address: not on this server, and no other server is meant."""
-        ...
-
-    def post(self, note: Note) -> "Deferred[None] | None":
+    def post(self, note: Note) -> "Deferred[Note | None]":
         """Put a notification into the next batch; the Deferred fires once it is committed.
 
-        Raises (or fails with) NotMaster. The result None means that the commit is not reported.
+        The result is the failure if the recipient on this server has failed or there is no recipient.
+        Raises (or fails with) NotMaster.
         """
         ...
 
@@ -186,18 +184,15 @@ class AdminProtocol:
                 return None
 
     def _post(self, body: wire.Post) -> "Deferred[Any]":
-        lacked = self._target.lacks(body.to)
-        posted: Deferred[Any] = maybeDeferred(
-            cast("Callable[[Note], Any]", self._target.post), self._note(body)
-        )
-
-        def settled(_: object) -> None:
-            # An agent that was missing only before was created meanwhile; one that is missing only now may
-            # have deleted itself.
-            if lacked and self._target.lacks(body.to):
+        def settled(failure: Note | None) -> None:
+            if failure is None:
+                return
+            # An agent may hand on what it got: then it is another agent that is missing.
+            if missing_agent(failure.type, failure.payload) in (str(body.to), str(body.to).partition("@")[0]):
                 raise _Unknown(f"There is no agent {body.to} on this server.")
+            raise _Refusal(failure_sentence(failure.type, failure.payload) or f"It failed: {failure.type}.")
 
-        return posted.addCallback(settled)
+        return self._target.post(self._note(body)).addCallback(settled)
 
     def _note(self, body: "wire.Post | wire.Request") -> Note:
         return Note(body.to, outside(self._target.server_id), body.type, body.payload)

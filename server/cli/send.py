@@ -1,15 +1,15 @@
 """`quorate send`: send a notification from the command line to an agent."""
 
-import contextlib
 import math
 from pathlib import Path
 
 import click
 import msgspec
 
-from ...agents import FAILURES, ExceptionNotification, UnknownAgent, decode, encode
+from ...agents import FAILURES, encode
 from ..admin import wire
 from ..admin.client import CALL_TIMEOUT_S, FAILOVER_TIMEOUT_S
+from ..admin.failures import failure_sentence, missing_agent
 from ..admin.protocol import MAX_TIMEOUT_S
 from .common import (
     CommandError,
@@ -23,7 +23,6 @@ from .common import (
     json_option,
     json_text,
     no_such_agent,
-    plain,
     read_config,
     reported_errors,
     server_option,
@@ -75,7 +74,7 @@ def command(
         reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
         total_timeout_s = math.inf if timeout_s is None else timeout_s
         if not wants_reply:
-            # The server reports that there is no such agent, but not that the agent fails.
+            # The server reports a failure on itself, not on other servers.
             with explained_address(config, loaded, to, admin.server.name):
                 admin.ask_master(
                     wire.Post(to, name, payload),
@@ -95,36 +94,20 @@ def command(
         )
     if reply.type in FAILURES:
         # An agent may hand on what it got: then it is another agent that is missing.
-        missing = _missing_agent(reply)
-        if missing is not None and missing in (str(to), str(to).partition("@")[0]):
-            raise CommandError(no_such_agent(config, loaded, to, admin.server.name))
-        raise CommandError(_failure(reply))
+        try:
+            missing = missing_agent(reply.type, reply.payload)
+            sentence = failure_sentence(reply.type, reply.payload)
+        except ValueError as error:
+            raise CommandError(f"The answer of the server cannot be read: {error}.") from None
+        if missing is not None:
+            wanted = to if missing == str(to).partition("@")[0] else missing
+            raise CommandError(no_such_agent(config, loaded, wanted, admin.server.name))
+        raise CommandError(sentence or f"{reply.sender} answered {reply.type}")
     value = shown(reply.type, reply.payload)
     if as_json:
         click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
     else:
         click.echo(f"{reply.type} {json_text(value)}")
-
-
-def _missing_agent(reply: wire.Reply) -> str | None:
-    """Return the address of the agent that a reply reports as missing; None if it reports something else."""
-    if reply.type != UnknownAgent.type_name:
-        return None
-    with contextlib.suppress(ValueError):
-        return decode(UnknownAgent, reply.payload).agent
-    return None
-
-
-def _failure(reply: wire.Reply) -> str:
-    try:
-        if reply.type == ExceptionNotification.type_name:
-            failed = decode(ExceptionNotification, reply.payload)
-            return f"{failed.agent} failed on {failed.type}: {failed.error}: {failed.message}"
-        if reply.type == UnknownAgent.type_name:
-            return f"There is no agent {decode(UnknownAgent, reply.payload).agent}."
-    except ValueError as error:
-        return f"The answer of the server cannot be read: {error}."
-    return f"{reply.sender} answered {reply.type}: {json_text(plain(reply.payload))}"
 
 
 def named_payload(type_name: str, fields: str) -> tuple[str, bytes]:

@@ -35,8 +35,7 @@ class Requests:
         """
         if len(self._waiting) >= MAX_REQUESTS:
             raise NotServing(f"{MAX_REQUESTS} requests wait for their replies; try again later")
-        self._token += 1
-        token = self._token
+        token = self.next_token()
         reply: Deferred[Note] = Deferred()
         self._waiting[token] = reply
         if answering is not None:
@@ -52,6 +51,11 @@ class Requests:
 
         reply.addBoth(remove)
         return token, reply
+
+    def next_token(self) -> int:
+        """Return a token that no request has had."""
+        self._token += 1
+        return self._token
 
     def answer(self, note: Note) -> None:
         """Pass a reply to its request; it is dropped if no request waits for it."""

@@ -4,7 +4,7 @@ import time
 
 from twisted.internet.defer import Deferred
 
-from ...agents import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, Note
+from ...agents import FAILURES, FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, Note
 from ..context import ReplicaContext
 from .node_port import NodePort
 from .requests import NotServing, Requests
@@ -18,9 +18,10 @@ class Submissions:
     def __init__(self, context: ReplicaContext, port: NodePort) -> None:
         self._port = port
         self._requests = Requests(context.reactor, context.incarnation)
-        self._uncommitted: dict[int, Deferred[None]] = {}
+        self._uncommitted: dict[int, Deferred[Note | None]] = {}
         """By token, the deferreds of `submit` that have not fired."""
-        self._token = 0
+        self._failures: dict[int, Note] = {}
+        """By token, the failures of notifications in `_uncommitted`."""
 
     @property
     def accepting(self) -> bool:
@@ -37,13 +38,17 @@ class Submissions:
         if self._port.node.post(notes):
             self._port.flush_soon()
 
-    def submit(self, note: Note) -> "Deferred[None]":
-        """Put a notification into the next batch; fires once it is committed. Raises NotServing."""
-        self._token += 1
-        if not self._port.node.post([note], self._token):
+    def submit(self, note: Note) -> "Deferred[Note | None]":
+        """Put a notification into the next batch; fires once it is committed. Raises NotServing.
+
+        The result is the failure if the recipient on this server has failed or there is no recipient. It is
+        None otherwise: what becomes of the notification on another server is not known.
+        """
+        token = self._requests.next_token()
+        if not self._port.node.post([Note(note.to, note.sender, note.type, note.payload, token)], token):
             raise NotServing("this replica is not the master")
-        committed: Deferred[None] = Deferred()
-        self._uncommitted[self._token] = committed
+        committed: Deferred[Note | None] = Deferred()
+        self._uncommitted[token] = committed
         self._port.flush_soon()
         return committed
 
@@ -58,16 +63,24 @@ class Submissions:
     def committed(self, token: int) -> None:
         """Fire the deferred of `submit` for a token: its notification is committed."""
         committed = self._uncommitted.pop(token, None)
+        failure = self._failures.pop(token, None)
         if committed is not None:
-            committed.callback(None)
+            committed.callback(failure)
 
     def answer(self, reply: Note) -> None:
-        """Pass a reply to its request; it is dropped if no request waits for it."""
-        self._requests.answer(reply)
+        """Pass a reply to its request; it is dropped if no request waits for it.
+
+        Of the replies to what `submit` has posted, only failures are kept.
+        """
+        if reply.request not in self._uncommitted:
+            self._requests.answer(reply)
+        elif reply.type in FAILURES:
+            self._failures[reply.request] = reply
 
     def fail(self, reason: str) -> None:
         """Fail everything that waits for a commit or a reply, with NotServing."""
         self._requests.fail(reason)
+        self._failures.clear()
         uncommitted, self._uncommitted = self._uncommitted, {}
         for committed in uncommitted.values():
             committed.errback(NotServing(reason))

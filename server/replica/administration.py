@@ -86,14 +86,10 @@ class Administration:
         """Return the state of an agent as a MessagePack map; None if there is no such agent."""
         return self._replica.node.engine.state_of(address)
 
-    def lacks(self, address: AgentId | str) -> bool:
-        """Return whether no agent can have the address."""
-        return self._replica.node.engine.lacks(address)
-
     # Commands
 
-    def post(self, note: Note) -> "Deferred[None]":
-        """Post a notification; fires once committed. Raises NotMaster."""
+    def post(self, note: Note) -> "Deferred[Note | None]":
+        """Post a notification; fires once committed, with its failure if it failed. Raises NotMaster."""
         self._require_master()
         return self._replica.master.submissions.submit(note)
 

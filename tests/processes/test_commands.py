@@ -120,6 +120,12 @@ def test_the_life_of_a_cluster(run: Run, begin: Begin, place: Path) -> None:
     assert "alice" in again.stderr
     deposit = ("--server", "s0", "alice", "bank:Deposit", '{"amount": 5}', "--request")
     assert run("send", *deposit).stdout == 'bank:Balance {"amount":8}\n'
+    failed = run("send", "--server", "s0", "alice", "bank:Balance", '{"amount": 1}')
+    assert failed.returncode == 1
+    assert "#0.0.1025 failed on bank:Balance: Unhandled: " in failed.stderr
+    unknown = run("send", "--server", "s0", "0.0.2", "quorate:Delete", '{"agent": "bob"}', "--request")
+    assert unknown.returncode == 1
+    assert "There is no agent bob on server s0; list its agents with: quorate agents" in unknown.stderr
 
     before = status_of(run, "s0")
     (master,) = (number for number, replica in before.items() if replica["role"] == "master")

@@ -10,11 +10,14 @@ from quorate.agents import (
     FIRST_CONNECTION_STAMP,
     Create,
     Created,
+    Delete,
+    ExceptionNotification,
     Note,
     agent_spec,
     connection_manager,
     encode,
     factory,
+    outside,
 )
 from quorate.agents.manager import ConnectionManagerAgent
 from quorate.agents.proxy import ProxyAgent
@@ -99,9 +102,33 @@ def test_an_address_with_two_servers_goes_nowhere(to: str) -> None:
     assert harness.engine.backlog == 0
 
 
-def test_the_engine_tells_whether_an_address_is_nobody_s() -> None:
-    harness = Harness(0, SERVERS)
-    harness.deploy(Sender, name="sender")
-    lacks = harness.engine.lacks
-    assert [to for to in ("sender", "#0.0.1025", "sender@s0", "#0.0.2", "any@s1") if lacks(to)] == []
-    assert all(map(lacks, ("nobody", "#0.0.1026", "nobody@s0", "any@s9", "#x", "a@s1@s0", "#9.9.1")))
+@pytest.mark.parametrize(
+    ("asked", "error", "message"),
+    [
+        (Go("x"), "Unhandled", "the factory creates and deletes agents, and got"),
+        (Delete("#0.0.3"), "PermissionError", "#0.0.3 belongs to the platform and cannot be deleted"),
+        (Delete("#0.0.2"), "PermissionError", "#0.0.2 belongs to the platform and cannot be deleted"),
+    ],
+)
+def test_what_the_factory_cannot_do_is_answered_with_the_reason(
+    asked: Notification, error: str, message: str
+) -> None:
+    harness = Harness()
+    harness.send(factory(0), Create(agent_spec(ConnectionManagerAgent).location, id=connection_manager(0)))
+    (answer,) = harness.send(factory(0), asked)
+    assert isinstance(answer, ExceptionNotification)
+    assert (answer.agent, answer.error) == (factory(0), error)
+    assert message in answer.message
+
+
+def test_a_creation_that_cannot_be_read_is_answered() -> None:
+    (answer,) = Harness.decoded(
+        Harness().post(Note(factory(0), outside(0), Create.type_name, b"\x01", 4)).replies
+    )
+    assert isinstance(answer, ExceptionNotification)
+    assert answer.error == "Unfit"
+
+
+@pytest.mark.parametrize("failure", [UnknownAgent("x", "y"), CreateFailed("x", "y")])
+def test_the_factory_does_not_answer_reports_of_failures(failure: Notification) -> None:
+    assert Harness().send(factory(0), failure) == []

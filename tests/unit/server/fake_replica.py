@@ -40,13 +40,12 @@ class FakeTarget:
         lambda: [(ALICE, "alice", "examples.bank:Account", 3), (AgentId(0, 0, 2), "", "quorate:Factory", 1)]
     )
     states: dict[Any, bytes] = attrs.Factory(dict)
-    lacking: set[AgentId | str] = attrs.Factory(set)
+    failure: Note | None = None
     posted: list[Note] = attrs.Factory(list)
     requested: list[Note] = attrs.Factory(list)
     answer: Callable[[Note], Any] = lambda note: None
     stops: int = 0
     together: bool | None = None
-    on_post: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
 
     def status(self) -> "Deferred[dict[str, Any]]":
@@ -77,14 +76,11 @@ class FakeTarget:
     def state_of(self, address: AgentId | str) -> bytes | None:
         return self.states.get(address)
 
-    def lacks(self, address: AgentId | str) -> bool:
-        return address in self.lacking
-
-    def post(self, note: Note) -> None:
+    def post(self, note: Note) -> "Deferred[Note | None]":
         if self.role != "master" or self.waits:
             raise NotMaster(self.master, self.waits, leads=self.role == "master")
         self.posted.append(note)
-        self.on_post()
+        return succeed(self.failure)
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
         if self.role != "master" or self.waits:

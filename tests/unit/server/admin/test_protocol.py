@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
-from quorate.agents import AgentId, Note, Notification, encode, outside
+from quorate.agents import AgentId, ExceptionNotification, Note, Notification, UnknownAgent, encode, outside
 from quorate.server.admin import wire
 from quorate.server.admin.protocol import (
     MAX_PENDING,
@@ -75,6 +75,10 @@ def test_an_agent_is_found_by_name_and_by_id(target: Target, state: bytes) -> No
     assert ask(served, wire.Inspect("bob")).kind == "unknown"
 
 
+def note(notification: Notification) -> Note:
+    return Note(outside(0), ALICE, notification.type_name, encode(notification), 1)
+
+
 def test_a_notification_comes_from_outside(target: Target) -> None:
     served = target(server_id=3)
     assert ask(served, wire.Post("alice", "m:T", b"\x80")) is None
@@ -82,14 +86,19 @@ def test_a_notification_comes_from_outside(target: Target) -> None:
 
 
 def test_a_post_to_a_missing_agent_fails(target: Target) -> None:
-    served = target(lacking={"bob"})
-    failure = ask(served, wire.Post("bob", "m:T", b"\x80"))
-    assert (failure.kind, failure.sentence) == ("unknown", "There is no agent bob on this server.")
-    assert len(served.posted) == 1
-    served.on_post = served.lacking.clear
-    assert ask(served, wire.Post("bob", "m:T", b"\x80")) is None
-    served.on_post = lambda: served.lacking.add("alice")
-    assert ask(served, wire.Post("alice", "m:T", b"\x80")) is None
+    served = target(failure=note(UnknownAgent("bob", "m:T")))
+    for address in ("bob", "bob@s0"):
+        failure = ask(served, wire.Post(address, "m:T", b"\x80"))
+        assert (failure.kind, failure.sentence) == ("unknown", f"There is no agent {address} on this server.")
+    failure = ask(served, wire.Post("alice", "m:T", b"\x80"))
+    assert (failure.kind, failure.sentence) == ("refused", "There is no agent bob.")
+
+
+def test_a_post_on_which_the_agent_fails_fails_with_the_reason(target: Target) -> None:
+    served = target(failure=note(ExceptionNotification(ALICE, "m:T", "Unfit", "the payload does not fit")))
+    failure = ask(served, wire.Post("alice", "m:T", b"\x80"))
+    assert failure.kind == "refused"
+    assert failure.sentence == "#0.0.1025 failed on m:T: Unfit: the payload does not fit"
 
 
 def test_a_reply_is_handed_back(target: Target) -> None:

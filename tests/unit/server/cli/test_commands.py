@@ -22,7 +22,9 @@ from quorate.agents import (
     Notification,
     UnknownAgent,
     decode,
+    encode,
     factory,
+    outside,
 )
 from quorate.server.admin import wire
 from quorate.server.admin.connection import SocketConnection
@@ -480,7 +482,8 @@ def test_an_empty_name_is_left_to_the_server_to_refuse(one: Any, bank: str) -> N
 def test_a_notification_to_a_missing_agent_is_a_failure_that_says_how_to_list_agents(
     one: Any, bank: str
 ) -> None:
-    _, config = one(lacking={"bob"}, answer=lambda note: UnknownAgent("bob", note.type))
+    failure = Note(outside(0), ALICE, UnknownAgent.type_name, encode(UnknownAgent("bob", "m:T")))
+    _, config = one(failure=failure, answer=lambda note: UnknownAgent("bob", note.type))
     for options in ((), ("--request",)):
         shown = run(
             send.command, config, "--server", "0", "bob", f"{bank}:Deposit", '{"amount": 1}', *options
@@ -495,7 +498,8 @@ def test_a_notification_to_a_missing_agent_is_a_failure_that_says_how_to_list_ag
 def test_a_notification_to_an_agent_of_an_unknown_server_says_which_servers_there_are(
     one: Any, bank: str
 ) -> None:
-    _, config = one(lacking={"nobody@s7"}, answer=lambda note: UnknownAgent("nobody@s7", note.type))
+    failure = Note(outside(0), ALICE, UnknownAgent.type_name, encode(UnknownAgent("nobody@s7", "m:T")))
+    _, config = one(failure=failure, answer=lambda note: UnknownAgent("nobody@s7", note.type))
     for options in ((), ("--request",)):
         shown = run(
             send.command, config, "--server", "s0", "nobody@s7", f"{bank}:Deposit", '{"amount": 1}', *options
