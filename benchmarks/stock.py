@@ -1,10 +1,8 @@
 """Agents with any amount of state, for the benchmarks of servers."""
 
 import attrs
-import msgspec
 
-from quorate import Agent, Context, Create, Notification, reacts
-from quorate.agents import factory
+from quorate import Agent, Context, Notification, reacts
 
 
 @attrs.frozen
@@ -17,7 +15,7 @@ class Fill(Notification):
 
 @attrs.frozen
 class Filled(Notification):
-    """Answer to `Fill`: the agents are requested."""
+    """Answer to `Fill`."""
 
 
 @attrs.frozen
@@ -53,11 +51,10 @@ class Stock(Agent):
 
     @reacts
     def fill(self, ctx: Context, note: Fill) -> None:
-        """Request items from the factory."""
+        """Create items."""
         table = {f"key{number}": f"{number:099}" for number in range(max(1, note.size_bytes // 108))}
-        state = msgspec.msgpack.encode({"table": table})
         for _ in range(note.count):
-            ctx.send(factory(ctx.agent.host), Create("benchmarks.stock:Item", f"item{self.made}", state))
+            ctx.create(Item, name=f"item{self.made}", state={"table": table})
             self.made += 1
         ctx.send(ctx.sender, Filled())
 
