@@ -23,8 +23,8 @@ from .connection import (
     Endpoint,
     Lost,
     Silent,
-    SocketConnection,
     Unreachable,
+    connect,
 )
 
 CALL_TIMEOUT_S = 10.0
@@ -58,7 +58,7 @@ class ServerAdmin:
 
     config: Config
     server: Server
-    connect: Connect = SocketConnection
+    connect: Connect = connect
     seconds: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[float, float], float] = uniform

@@ -12,8 +12,9 @@ import attrs
 import msgspec
 
 from ...hachannel.codec.framing import FrameError, FrameReader, frame_parts
+from ...hachannel.transport.addresses import is_loopback_host
 from ..network.handshake import NONCE_BYTES, Connector
-from ..network.hello import ADMIN, MAX_HELLO_BYTES, ProtocolError, Refused
+from ..network.hello import ADMIN, MAX_HELLO_BYTES, Address, ProtocolError, Refused
 from . import wire
 
 __all__ = [
@@ -28,11 +29,14 @@ __all__ = [
     "Silent",
     "SocketConnection",
     "Unreachable",
+    "connect",
 ]
 
 
 CONNECT_TIMEOUT_S = 2.0
 """Longest time for the connection and the hello together."""
+LOCAL_TIMEOUT_S = 0.5
+"""Longest time for the attempts to connect to a replica of this machine at its loopback addresses."""
 
 
 RECEIVE_BYTES = 65536
@@ -96,15 +100,18 @@ class Connection(Protocol):
 class SocketConnection:
     """A `Connection` over a socket, after the hello. Raises Unreachable or AdminError when there is none."""
 
-    def __init__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, secret: str | None, timeout_s: float, via: str = "") -> None:
+        """`via` is the host to connect to instead of that of the endpoint."""
         deadline = time.monotonic() + timeout_s
+        self.address: Address | None = None
+        """The address that the replica has in its configuration, as it says."""
         self._endpoint = endpoint
         self._reader = FrameReader()
         self._frames: deque[bytes] = deque()
         self._last_id = 0
         self.behind = ""
         try:
-            self._socket = _connected(endpoint, deadline)
+            self._socket = _connected(via or endpoint.host, endpoint.port, deadline)
         except OSError as error:
             raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
         try:
@@ -148,6 +155,8 @@ class SocketConnection:
         while not connector.done:
             for frame in connector.receive(self._receive(deadline, MAX_HELLO_BYTES)):
                 self._send(frame, deadline)
+        if connector.peer is not None:
+            self.address = connector.peer.address("address")
 
     def _send(self, frame: bytes, deadline: float) -> None:
         self._socket.settimeout(_left(deadline))
@@ -174,9 +183,42 @@ def _left(deadline: float) -> float:
     return left
 
 
-def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
+def connect(endpoint: Endpoint, secret: str | None, timeout_s: float) -> SocketConnection:
+    """Connect to a replica at its address, else at a loopback address if it runs on this machine.
+
+    The address may lead elsewhere from this machine, and a replica without a secret serves administration at
+    the loopback only. A replica at the loopback is the right one if it says that it has the address of the
+    endpoint. Raises what the connection to the address itself raises.
+    """
+    if is_loopback_host(endpoint.host):
+        return SocketConnection(endpoint, secret, timeout_s)
+    local_s = min(LOCAL_TIMEOUT_S, timeout_s / 4)
+    try:
+        return SocketConnection(endpoint, secret, timeout_s - local_s)
+    except AdminError:
+        for loopback in ("127.0.0.1", "::1"):
+            local = _local_connection(endpoint, secret, local_s / 2, loopback)
+            if local is not None:
+                return local
+        raise
+
+
+def _local_connection(
+    endpoint: Endpoint, secret: str | None, timeout_s: float, loopback: str
+) -> SocketConnection | None:
+    try:
+        local = SocketConnection(endpoint, secret, timeout_s, via=loopback)
+    except AdminError:
+        return None
+    if local.address == (endpoint.host, endpoint.port):
+        return local
+    local.close()
+    return None
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
     """Connect to the first address of the host that accepts. Raises OSError."""
-    addresses = _resolved(endpoint, deadline)
+    addresses = _resolved(host, port, deadline)
     problem: OSError = TimeoutError(None, "no answer in time")
     for number, (family, kind, protocol, _, address) in enumerate(addresses):
         try:
@@ -195,14 +237,14 @@ def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
     raise problem
 
 
-def _resolved(endpoint: Endpoint, deadline: float) -> list[Any]:
+def _resolved(host: str, port: int, deadline: float) -> list[Any]:
     """Resolve the name of the host in a thread, which is left behind at the deadline. Raises OSError."""
     found: list[list[Any]] = []
     failed: list[OSError] = []
 
     def resolve() -> None:
         try:
-            found.append(socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM))
+            found.append(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:
             failed.append(error if isinstance(error, OSError) else OSError(None, str(error)))
 
@@ -217,7 +259,7 @@ def _resolved(endpoint: Endpoint, deadline: float) -> list[Any]:
 
 
 class Connect(Protocol):
-    """A factory of connections: `SocketConnection`, or a double in tests."""
+    """A factory of connections: `connect`, or a double in tests."""
 
     def __call__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> Connection:
         """Connect. Raises Unreachable, AdminError."""

@@ -136,7 +136,13 @@ class AdminHandler:
     def answer(self, hello: Hello) -> Mapping[str, Any]:
         """Answer an administrator's hello."""
         del hello
-        return {"server": self._context.server.id, "replica": self._context.replica.id}
+        replica = self._context.replica
+        listening = replica.networks[0]
+        return {
+            "server": self._context.server.id,
+            "replica": replica.id,
+            "address": [listening.host, listening.port],
+        }
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Serve the connection."""

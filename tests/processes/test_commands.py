@@ -239,6 +239,22 @@ def hang_ups() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hang_ups")
+def test_a_server_is_administered_on_its_own_host_though_its_name_leads_elsewhere(
+    run: Run, begin: Begin, place: Path
+) -> None:
+    # Without a secret, and at a port of all addresses.
+    (place / "a3servers.xml").write_text(
+        '<config><property name="insecure_network" value="true"/><domain name="D1"/>'
+        f'<server id="0" name="s0" hostname="s0.invalid"><network domain="D1" port="{free_ports(1)[0]}"/>'
+        "</server></config>"
+    )
+    server = begin("start", "--server", "s0")
+    server.until("s0.0 master")
+    assert run("status").returncode == 0
+    assert run("stop").returncode == 0
+    assert server.ended() == 0
+
+
 def test_a_hang_up_ends_a_replica_in_order(begin: Begin, place: Path) -> None:
     start = begin("start", "--server", "s1")
     start.until("s1.0 master")

@@ -107,8 +107,14 @@ class Served:
     """A target served on a loopback port by threads."""
 
     def __init__(
-        self, target: FakeTarget, secret: str | None = None, loopback: bool = True, port: int = 0
+        self,
+        target: FakeTarget,
+        secret: str | None = None,
+        loopback: bool = True,
+        port: int = 0,
+        host: str = "localhost",
     ) -> None:
+        self.host = host
         self.target = target
         self.secret = secret
         self.loopback = loopback
@@ -136,7 +142,10 @@ class Served:
             peer.sendall(b"".join(frame_parts([frame])))
 
         acceptor = Acceptor(
-            lambda _hello: {}, secret=self.secret, nonce=os.urandom(NONCE_BYTES), loopback=self.loopback
+            lambda _hello: {"address": [self.host, self.port]},
+            secret=self.secret,
+            nonce=os.urandom(NONCE_BYTES),
+            loopback=self.loopback,
         )
         with peer, peer.makefile("rb") as reader, contextlib.suppress(OSError):
             protocol = AdminProtocol(self.target, send)

@@ -17,6 +17,7 @@ from quorate.server.admin.connection import (
     Silent,
     SocketConnection,
     Unreachable,
+    connect,
 )
 from quorate.server.admin.replica_status import gather, nobody_there
 from quorate.server.config import load
@@ -295,6 +296,27 @@ def test_another_host_without_a_secret_is_told_what_to_do(serve: Any, target: An
     served = serve(target(), loopback=False)
     with pytest.raises(AdminError, match="this host only"):
         SocketConnection(Endpoint(0, "localhost", served.port), None, 5.0)
+
+
+NAT = "replica.invalid"
+"""A host name that does not lead to this machine."""
+
+
+@pytest.mark.parametrize("secret", [None, "s3cret"])
+def test_a_replica_of_this_machine_is_reached_though_its_host_leads_elsewhere(
+    serve: Any, target: Any, secret: str | None
+) -> None:
+    served = serve(target(), secret=secret, host=NAT)
+    connection = connect(Endpoint(0, NAT, served.port), secret, 5.0)
+    assert wire.unpack(connection.call(wire.Status(), 5.0), dict)["commit"] == 99
+    connection.close()
+
+
+def test_another_replica_at_the_port_of_this_machine_is_asked_nothing(serve: Any, target: Any) -> None:
+    served = serve(target(), host="other.invalid")
+    with pytest.raises(Unreachable, match=rf"^{NAT}:{served.port}: "):
+        connect(Endpoint(0, NAT, served.port), None, 5.0)
+    assert served.calls == 0
 
 
 def test_a_connection_cut_during_the_call_is_lost(serve: Any, target: Any) -> None:
