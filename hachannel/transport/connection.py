@@ -200,6 +200,12 @@ class Link(TwistedProtocol):
         self._tcp.abortConnection()
         self._end(reason)
 
+    def abort(self) -> None:
+        """Break the connection now, also while it is being closed. The handler gets no more calls."""
+        self.abandon()
+        if self.transport is not None and not self._gone:
+            self._tcp.abortConnection()
+
     def abandon(self) -> None:
         """Ignore everything that arrives; the handler gets no more calls."""
         self.closed = True

@@ -31,6 +31,10 @@ class HostAddresses:
         self._reactor = reactor
         self._answers: dict[str, _Answer] = {}
 
+    def seconds(self) -> float:
+        """Return the time of the reactor."""
+        return self._reactor.seconds()
+
     def of(self, host: str) -> frozenset[str] | None:
         """Return the addresses of a host, none if it does not resolve; None while they are not known yet."""
         now = self._reactor.seconds()

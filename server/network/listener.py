@@ -1,6 +1,7 @@
 """The network port of a replica: accepts connections, runs the handshake, and hands each to its handler."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
@@ -15,12 +16,15 @@ from ...hachannel.transport.connection import Link, LinkSettings
 from ...hachannel.transport.ports import DelayedCallPort, ListeningPort, ReactorPort
 from ..errors import StartError
 from .handshake import HELLO_TIMEOUT_S, NONCE_BYTES, Acceptor, is_loopback
-from .hello import MAX_HELLO_BYTES, Hello, NotNow, ProtocolError
+from .hello import ADMIN, MAX_HELLO_BYTES, Hello, NotNow, ProtocolError
 from .misdirected_client import client_refusal, is_client_hello
+from .pending_connections import PendingConnections
 from .rate_limit import RateLimit
 
 MAX_CONNECTIONS = 512
-"""Limit of open connections, all purposes together."""
+"""Limit of connections after the handshake, all purposes together."""
+MAX_ADMINISTRATORS = 32
+"""Limit of the connections of administrators among them."""
 
 
 def _reason(error: CannotListenError) -> str:
@@ -79,6 +83,8 @@ class _PendingHandshake:
 
 class _AcceptedLink(Link):
     listener: "Listener"
+    purpose = ""
+    """That of the hello, once the handshake is complete."""
 
     def connectionMade(self) -> None:  # noqa: N802
         super().connectionMade()
@@ -92,7 +98,7 @@ class _AcceptedLink(Link):
             super().dataReceived(data)
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
-        self.listener.link_closed()
+        self.listener.link_closed(self)
         super().connectionLost(reason)
 
 
@@ -113,10 +119,11 @@ class Listener(Factory):
 
     `handlers` maps a purpose to its handler; `secret` is the property of that name, None if there is none.
     `log` gets lines about bad connections, limited in number. `count` gets the name of a metric to increase:
-    ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above the limit.
+    ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above a limit.
     `client_port` is the port that a client program that connects here is told to use; None if there is none.
     `check_source` gets each hello and the numeric address from which it comes, and raises ProtocolError to
-    refuse it.
+    refuse it. `is_known` returns whether a numeric address is one of the configuration: those have places of
+    their own among the connections whose handshake is not complete, see `PendingConnections`.
     """
 
     noisy = False
@@ -133,6 +140,7 @@ class Listener(Factory):
         max_connections: int = MAX_CONNECTIONS,
         client_port: int | None = None,
         check_source: Callable[[Hello, str], None] | None = None,
+        is_known: Callable[[str], bool] | None = None,
     ) -> None:
         self.connections = 0
         """Connections that are open now, all purposes together."""
@@ -145,6 +153,10 @@ class Listener(Factory):
         self._max_connections = max_connections
         self._client_port = client_port
         self._check_source = check_source
+        self._is_known = is_known or is_loopback
+        self._pending: PendingConnections[Link] = PendingConnections()
+        self._served: Counter[str] = Counter()
+        """Connections after the handshake, by purpose."""
         self._port: ListeningPort | None = None
 
     def listen(self, port: int, interface: str = "") -> int:
@@ -174,13 +186,14 @@ class Listener(Factory):
         return link
 
     def link_opened(self, link: Link) -> None:
-        """Start the handshake of an accepted link, or drop it when there are too many."""
+        """Start the handshake of an accepted link. Without a free place, the oldest that waits is closed."""
         self.connections += 1
-        if self.connections > self._max_connections:
+        oldest = self._pending.add(link, link.peer_host, known=self._is_known(link.peer_host))
+        if oldest is not None:
             self._count("refused_connections")
-            self._log_limited(f"{link.peer} was refused: {self._max_connections} connections are open")
-            link.drop("too many connections")
-            return
+            self._log_limited(f"{oldest.peer} was turned away: too many connections have sent no hello")
+            cast("_PendingHandshake", oldest.handler).done()
+            oldest.abort()
         acceptor = Acceptor(
             partial(self._answer, link.peer_host),
             secret=self._secret,
@@ -198,12 +211,18 @@ class Listener(Factory):
         link.write([client_refusal(self._client_port)])
         link.close()
 
-    def link_closed(self) -> None:
+    def link_closed(self, link: _AcceptedLink) -> None:
         """Count an accepted link as closed."""
         self.connections -= 1
+        self._pending.remove(link)
+        if link.purpose:
+            self._served[link.purpose] -= 1
 
     def handshake_done(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Hand a link whose handshake is complete to the handler of its purpose."""
+        self._pending.remove(link)
+        cast("_AcceptedLink", link).purpose = hello.purpose
+        self._served[hello.purpose] += 1
         self._handlers[hello.purpose].begin(link, hello, frames)
 
     def reject(self, link: Link, sentence: str, counted: bool = True) -> None:
@@ -218,6 +237,13 @@ class Listener(Factory):
             raise ProtocolError(f"Nothing for {hello.purpose} is served here.")
         if self._check_source is not None:
             self._check_source(hello, source)
+        served = self._served
+        if served.total() >= self._max_connections or (
+            hello.purpose == ADMIN and served[ADMIN] >= MAX_ADMINISTRATORS
+        ):
+            self._count("refused_connections")
+            self._log_limited(f"{source} was refused: {served[hello.purpose]} for {hello.purpose} are open")
+            raise NotNow("Too many connections are open here; try again later.")
         return handler.answer(hello)
 
     def _handshake_timed_out(self, link: Link, pending: _PendingHandshake) -> None:

@@ -1,7 +1,8 @@
-"""The check of the host from which a connection comes, for servers without a secret.
+"""The check of the host from which a connection comes.
 
-Nobody proves anything then, so replicas and other servers are believed only if they come from the hosts that
-they have in the configuration.
+Without a secret nobody proves anything, so replicas and other servers are believed only if they come from the
+hosts that they have in the configuration. With one, connections from these hosts still have places that
+strangers cannot take.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,6 +15,9 @@ from .hello import CHANNEL, NETWORK, Hello, NotNow, refusal
 from .host_addresses import HostAddresses
 
 __all__ = ["SourceCheck"]
+
+KNOWN_S = 1.0
+"""Seconds after which the known addresses are put together again when somebody asks for them."""
 
 
 class SourceCheck:
@@ -41,15 +45,25 @@ class SourceCheck:
         self._reported = reported
         self._lookup = lookup
         self._is_own = is_own
+        self._known: frozenset[str] = frozenset()
+        self._known_here = False
+        """Whether an address of this machine is among the known ones."""
+        self._known_until = float("-inf")
 
     def prepare(self) -> None:
         """Look up all hosts, so that the first connections need not wait for that."""
-        hosts = {host for replica in self._addresses.ids for host in self._addresses.hosts(replica)}
-        for server in self._config.servers:
-            if server.id != self._server.id:
-                hosts |= self._hosts_of_server(server.id)
-        for host in sorted(hosts):
+        for host in sorted(self._all_hosts()):
             self._lookup.of(host)
+
+    def is_known(self, source: str) -> bool:
+        """Return whether a numeric address is one of the configuration, as far as its names are looked up."""
+        now = self._lookup.seconds()
+        if now >= self._known_until:
+            self._known_until = now + KNOWN_S
+            found = {address for host in self._all_hosts() for address in self._lookup.of(host) or ()}
+            self._known, self._known_here = frozenset(found), any(map(self._is_here, found))
+        source = unmapped(source).partition("%")[0]
+        return source in self._known or (self._known_here and self._is_here(source))
 
     def check(self, hello: Hello, source: str) -> None:
         """Raise ProtocolError unless the hello may come from `source`, a numeric address.
@@ -62,6 +76,13 @@ class SourceCheck:
         elif hello.purpose == NETWORK:
             server = hello.integer("server")
             self._check(f"server {server}", self._hosts_of_server(server), source)
+
+    def _all_hosts(self) -> set[str]:
+        hosts = {host for replica in self._addresses.ids for host in self._addresses.hosts(replica)}
+        for server in self._config.servers:
+            if server.id != self._server.id:
+                hosts |= self._hosts_of_server(server.id)
+        return hosts
 
     def _hosts_of_server(self, server: int) -> frozenset[str]:
         try:

@@ -61,9 +61,8 @@ def make_replica(
             ADMIN: AdminHandler(context, Administration(replica)),
         }
     )
-    if context.settings.secret is None:
-        addresses, reported = replica.peers.addresses, replica.master.networks.reported_hosts
-        replica.listeners.source_check = SourceCheck(
-            config, server, declared, addresses, reported, HostAddresses(reactor)
-        )
+    addresses, reported = replica.peers.addresses, replica.master.networks.reported_hosts
+    replica.listeners.source_check = SourceCheck(
+        config, server, declared, addresses, reported, HostAddresses(reactor)
+    )
     return replica

@@ -13,12 +13,14 @@ import attrs
 
 from ...services.base import DEFAULT_MAX_CONNECTIONS
 from ..config import TCP_PROXY_SERVICE, Config, Replica, Server
-from ..network.listener import MAX_CONNECTIONS
+from ..network.listener import MAX_ADMINISTRATORS, MAX_CONNECTIONS
+from ..network.pending_connections import MAX_KNOWN, MAX_UNKNOWN
 
 __all__ = ["Room", "make_room"]
 
-RESERVE: Final = 64
-"""Descriptors for files, listeners, the reactor, administrators, and clients that are being refused."""
+RESERVE: Final = 64 + MAX_KNOWN + MAX_UNKNOWN + MAX_ADMINISTRATORS
+"""Descriptors for files, listeners, the reactor, clients that are being refused, administrators, and
+connections whose handshake is not complete."""
 RESERVE_PER_REPLICA: Final = 4
 """For another replica of the server: both call, and anew before a former call is given up."""
 RESERVE_PER_SERVER: Final = 4

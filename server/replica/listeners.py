@@ -20,7 +20,7 @@ class Listeners:
         self.handlers: dict[str, InboundHandler] = {}
         """Handlers of the connections, by the purpose in the hello."""
         self.source_check: SourceCheck | None = None
-        """The check of the hosts from which connections come; None with a secret."""
+        """The check of the hosts from which connections come, set before `open`."""
         self._context = context
         self._open: list[Listener] = []
 
@@ -32,8 +32,9 @@ class Listeners:
     def open(self) -> None:
         """Listen on all networks. Raises StartError; the networks before the failed one stay open then."""
         context = self._context
-        if self.source_check is not None:
-            self.source_check.prepare()
+        check = self.source_check
+        if check is not None:
+            check.prepare()
         for network in context.replica.networks:
             listener = Listener(
                 DirectWriteReactor(context.reactor),
@@ -43,7 +44,8 @@ class Listeners:
                 count=context.metrics.count,
                 settings=context.settings.link,
                 client_port=context.replica.client_port,
-                check_source=None if self.source_check is None else self.source_check.check,
+                check_source=None if check is None or context.settings.secret is not None else check.check,
+                is_known=None if check is None else check.is_known,
             )
             listener.listen(network.port, listening_interface(network.host))
             self._open.append(listener)

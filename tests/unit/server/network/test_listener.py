@@ -11,8 +11,16 @@ from quorate.hachannel.codec.framing import FrameReader, frame_parts
 from quorate.hachannel.transport.connection import Link
 from quorate.server.errors import StartError
 from quorate.server.network.handshake import HELLO_TIMEOUT_S
-from quorate.server.network.hello import ADMIN, Hello, ProtocolError, Refused, build_hello, parse_hello
-from quorate.server.network.listener import Listener
+from quorate.server.network.hello import (
+    ADMIN,
+    NETWORK,
+    Hello,
+    ProtocolError,
+    Refused,
+    build_hello,
+    parse_hello,
+)
+from quorate.server.network.listener import MAX_ADMINISTRATORS, Listener
 from quorate.server.network.rate_limit import RateLimit
 from quorate.testing.servers.memory_network import MemoryNet
 
@@ -144,13 +152,57 @@ def test_a_connection_that_closes_without_a_byte_is_not_reported(place: ReplicaA
     assert place.lines == []
 
 
+def greeted(place: ReplicaAddress, purpose: str = ADMIN) -> Raw:
+    """A connection that has sent its hello."""
+    raw = place.connect()
+    raw.transport.write(joined([build_hello(purpose, {})]))
+    place.net.advance(0.1)
+    return raw
+
+
 def test_connections_over_the_limit_are_refused(net: MemoryNet) -> None:
     place = ReplicaAddress(net, max_connections=2)
-    raws = [place.connect() for _ in range(3)]
-    net.advance(0.1)
+    raws = [greeted(place) for _ in range(3)]
     assert [raw.lost for raw in raws] == [False, False, True]
+    with pytest.raises(Refused, match="Too many connections"):
+        parse_hello(raws[2].got[0])
     assert place.counts == ["refused_connections"]
     assert place.front.connections == 2
+    raws[0].transport.loseConnection()
+    net.advance(0.1)
+    assert not greeted(place).lost
+
+
+def test_administrators_leave_places_for_replicas_and_servers(net: MemoryNet) -> None:
+    place = ReplicaAddress(net)
+    place.front._handlers = {ADMIN: Echo(), NETWORK: Echo()}
+    raws = [greeted(place) for _ in range(MAX_ADMINISTRATORS + 1)]
+    assert raws[-1].lost
+    assert not any(raw.lost for raw in raws[:-1])
+    assert not greeted(place, NETWORK).lost
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_silent_connections_do_not_keep_a_new_one_out(net: MemoryNet, known: bool) -> None:
+    place = ReplicaAddress(net, is_known=lambda _: known)
+    silent = [place.connect() for _ in range(100)]
+    assert place.front.connections < 70
+    assert not greeted(place).lost
+    assert "too many connections have sent no hello" in place.lines[0]
+    assert set(place.counts) == {"refused_connections"}
+    net.advance(HELLO_TIMEOUT_S * 2)
+    assert all(raw.lost for raw in silent)
+    assert place.front.connections == 1
+
+
+def test_refused_connections_that_do_not_close_do_not_keep_a_new_one_out(net: MemoryNet) -> None:
+    place = ReplicaAddress(net)
+    for _ in range(100):
+        raw = place.connect()
+        raw.transport.write(joined([build_hello(ADMIN, {"unwanted": True})]))
+        net.advance(0.001, 0.001)
+    assert not greeted(place).lost
+    assert place.front.connections < 70
 
 
 def test_a_taken_port_is_one_clear_sentence(place: ReplicaAddress) -> None:

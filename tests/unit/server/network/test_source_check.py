@@ -143,6 +143,18 @@ def test_a_replica_that_the_cluster_has_moved_is_accepted_from_its_new_host(rig:
     rig.replica(1, "10.0.0.2")  # Where the file has it.
 
 
+def test_the_addresses_of_the_configuration_are_known(rig: Rig) -> None:
+    rig.check.prepare()
+    for source in ("10.0.0.2", "10.0.0.9", "192.0.2.1", "127.0.0.1", HERE, "::ffff:10.0.0.3"):
+        assert rig.check.is_known(source)
+    assert not rig.check.is_known("10.0.0.66")
+    rig.names.names["one"] = "10.0.0.66"
+    rig.clock.advance(LOOKUP_AGAIN_S)
+    rig.check.is_known("10.0.0.66")
+    rig.clock.advance(LOOKUP_AGAIN_S)
+    assert rig.check.is_known("10.0.0.66")
+
+
 def test_unknown_replicas_and_administrators_are_left_to_their_handlers(rig: Rig) -> None:
     rig.replica(9, "10.0.0.66")
     rig.server(9, "10.0.0.66")

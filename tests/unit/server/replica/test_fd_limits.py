@@ -87,9 +87,9 @@ def test_as_many_clients_are_taken_as_fit_beside_the_reserve(tmp_path: Path, all
     assert limits.now == (4096, 4096)
     assert room.connections == (4096 - fd_limits.RESERVE) // 2
     assert room.sentence == (
-        "takes 2016 client connections at most, and not the 10000 of max_connections: this process may have "
-        "4096 open files, 2 are for each client and 64 for everything else; raise its hard limit (ulimit -n) "
-        "or lower max_connections"
+        "takes 1952 client connections at most, and not the 10000 of max_connections: this process may have "
+        "4096 open files, 2 are for each client and 192 for everything else; raise its hard limit "
+        "(ulimit -n) or lower max_connections"
     )
     few = config_of(tmp_path, before='<property name="max_connections" value="100"/>')
     assert (room_of(few).connections, room_of(few).sentence) == (100, "")
