@@ -137,6 +137,8 @@ def main() -> None:
     if stoppable:
         # Until the command handles signals itself, there is nothing to stop.
         _on_signals(lambda *_: sys.exit(0))
+        # A question about the reaction that runs must not end a process that runs none yet.
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
         status = guarded(lambda: cast(object, cli.main(prog_name="quorate", standalone_mode=False)))
     finally:

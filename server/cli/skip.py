@@ -1,5 +1,7 @@
 """`quorate skip`: end a reaction that does not end, on all replicas alike."""
 
+import contextlib
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +13,7 @@ from ..admin.client import ServerAdmin
 from ..admin.replica_status import gather
 from ..config import Config, Replica, Server
 from ..storage.data_directory import directory_error, running_process
-from ..storage.running_file import RunningReport, read_running
+from ..storage.running_file import INTERRUPT_SIGNAL, RunningReport, read_running
 from ..storage.skip_orders import SkipOrder, SkipOrders
 from .common import CommandError, config_argument, read_config, reported_errors, server_option
 from .local_hosts import is_local
@@ -31,6 +33,12 @@ class _LocalReplica:
     """Its process; None if it does not run."""
     report: RunningReport | None
     """What it says that it runs, or ran when it was killed."""
+
+    def interrupt(self) -> None:
+        """Interrupt the reaction, in case that the replica's own thread for that cannot run."""
+        if self.pid is not None:
+            with contextlib.suppress(OSError):
+                os.kill(self.pid, INTERRUPT_SIGNAL)
 
     def runs(self, order: SkipOrder) -> bool:
         """Return whether its process runs the reaction now, as far as it says."""
@@ -142,6 +150,8 @@ def _nothing_runs(entry: int, here: Sequence[_LocalReplica]) -> str:
 def _wait(here: Sequence[_LocalReplica], order: SkipOrder) -> None:
     """Wait until no replica of this machine runs the reaction. Raises CommandError after WAIT_S."""
     left = [each for each in here if each.runs(order)]
+    for each in left:
+        each.interrupt()
     deadline = time.monotonic() + WAIT_S
     while left:
         still = [each for each in left if each.runs(order)]

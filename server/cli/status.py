@@ -186,7 +186,10 @@ def _advice_for_silent(config: Path, server: Server, replica: ReplicaStatus) -> 
     text = f"runs as process {replica.pid} and does not answer"
     report = replica.running
     if report is None:
-        return f"{text}: it starts, is suspended, or runs code that keeps the interpreter's lock; see its log"
+        return (
+            f"{text}: it starts (its log says so), is suspended, or a reaction is in code that keeps the "
+            f"interpreter's lock: `kill -USR2 {replica.pid}` makes it tell which, then ask again"
+        )
     text += f": {report.sentence}"
     if report.reaction is not None:
         name = click.format_filename(config)

@@ -1,10 +1,11 @@
 """The watchdog: a thread that names an entry that takes long, and carries out orders to skip a reaction.
 
 While a reaction runs, the reactor does nothing else: no heartbeat, no answer to `quorate status`, no line in
-the log. Only another thread can do that. It cannot while a reaction is in code that keeps the interpreter's
-lock, such as a regular expression.
+the log. Only another thread can do that, and not even that can while a reaction is in code that keeps the
+interpreter's lock, such as a regular expression. A signal handler can, in the thread of the reaction.
 """
 
+import contextlib
 import os
 import signal
 import threading
@@ -15,16 +16,13 @@ from typing import Final
 
 from ...engine import Engine
 from ..context import ReplicaContext
-from ..storage.running_file import RunningReport, remove_running, write_running
+from ..storage.running_file import INTERRUPT_SIGNAL, RunningReport, remove_running, write_running
 from ..storage.skip_orders import SkipOrder, SkipOrders
 from .stall import Sample, StallDetector
 
-__all__ = ["INTERRUPT_SIGNAL", "Watchdog"]
+__all__ = ["Watchdog"]
 
 PERIOD_S: Final = 0.25
-INTERRUPT_SIGNAL: Final = signal.SIGUSR2
-"""Interrupts a reaction. A signal, unlike an exception that another thread sets, also ends a sleep or a wait
-in C code, and its handler can look in the reaction's own thread whether that reaction still runs."""
 
 
 class Watchdog:
@@ -57,7 +55,7 @@ class Watchdog:
             self._engine = engine
             self._skipped = 0
             self._known, self._doubtful = self._orders.read(), frozenset()
-            self._give_orders(engine)
+            self._give_orders(engine, self._known)
 
     def start(self) -> None:
         """Start the thread. It runs until `stop`, over all incarnations."""
@@ -74,14 +72,30 @@ class Watchdog:
             remove_running(self._context.directory)
 
     def handle_interrupts(self) -> None:
-        """Let INTERRUPT_SIGNAL interrupt a reaction that is to be skipped. Called in the main thread."""
+        """Let INTERRUPT_SIGNAL report a reaction, and interrupt it if it is to be skipped.
 
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            if self._engine is not None:
-                self._engine.current.interrupt()
+        Called in the main thread, which is the one that runs the reactions.
+        """
 
-        signal.signal(INTERRUPT_SIGNAL, interrupt)
+        def handle(_number: int, _frame: FrameType | None) -> None:
+            engine = self._engine
+            if engine is not None and engine.current.running is not None:
+                # The stack of the reaction may be nearly full: its outcome must not depend on this.
+                with contextlib.suppress(RecursionError):
+                    self._give_orders(engine, self._orders.read())
+                engine.current.interrupt()
+                with contextlib.suppress(RecursionError):
+                    self._report_from_within(engine)
+
+        signal.signal(INTERRUPT_SIGNAL, handle)
         self._interrupts = True
+
+    def _report_from_within(self, engine: Engine) -> None:
+        """Report the reaction from its own thread: the other one may not be able to run."""
+        if self._reported is None:
+            report = _report_of(engine, None)
+            write_running(self._context.directory, report)
+            self._reported = report
 
     # The thread
 
@@ -124,8 +138,8 @@ class Watchdog:
 
     # Orders to skip
 
-    def _give_orders(self, engine: Engine) -> None:
-        engine.current.skips = {each.position: (each.entry, each.birth) for each in self._known}
+    def _give_orders(self, engine: Engine, orders: frozenset[SkipOrder]) -> None:
+        engine.current.skips = {each.position: (each.entry, each.birth) for each in orders}
 
     def _read_orders(self, engine: Engine) -> None:
         orders = self._orders.read()
@@ -135,7 +149,7 @@ class Watchdog:
         fresh, doubtful = orders - self._known, self._doubtful
         self._known = orders
         # The engine has the orders before it is asked what runs: what it runs then ends as an order says.
-        self._give_orders(engine)
+        self._give_orders(engine, orders)
         self._doubtful = frozenset(each for each in fresh if _is_over(engine, each))
         for order in fresh:
             self._context.log(f"order of the administrator: skip reaction {order}")
@@ -172,10 +186,12 @@ def _is_over(engine: Engine, order: SkipOrder) -> bool:
     return order.position <= engine.position and (running is None or running[0] != order.position)
 
 
-def _report_of(engine: Engine, seconds: float) -> RunningReport:
+def _report_of(engine: Engine, seconds: float | None) -> RunningReport:
     current = engine.current
     running = current.running
-    report = RunningReport(os.getpid(), current.entry, current.birth, round(seconds, 1))
+    report = RunningReport(
+        os.getpid(), current.entry, current.birth, None if seconds is None else round(seconds, 1)
+    )
     if running is None:
         return report
     position, note, cell = running

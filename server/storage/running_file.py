@@ -1,15 +1,22 @@
 """The file in which a replica that does not answer says what it runs, for commands on the same machine."""
 
 import contextlib
+import signal
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from .skip_orders import SkipOrder
 
-__all__ = ["RunningReport", "read_running", "remove_running", "write_running"]
+__all__ = ["INTERRUPT_SIGNAL", "RunningReport", "read_running", "remove_running", "write_running"]
 
 FILE = "running"
+INTERRUPT_SIGNAL: Final = signal.SIGUSR2
+"""Makes a replica write the file if it runs a reaction, and interrupts the reaction if it is to be skipped.
+
+A signal, unlike an exception that another thread sets, also ends a sleep or a wait in C code, and its handler
+can look in the reaction's own thread whether that reaction still runs."""
 
 
 class RunningReport(msgspec.Struct, frozen=True):
@@ -18,8 +25,8 @@ class RunningReport(msgspec.Struct, frozen=True):
     pid: int
     entry: int
     birth: int
-    seconds: float
-    """How long the entry had been running when this was written."""
+    seconds: float | None
+    """How long the entry had been running when this was written; None if that is unknown."""
     position: int = 0
     """The reaction; 0 if no code of an agent runs, and the fields below are empty."""
     agent: str = ""
@@ -30,7 +37,8 @@ class RunningReport(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """What runs, without full stop."""
-        head = f"entry {self.entry} has been running for {self.seconds:.0f} s"
+        head = f"entry {self.entry} "
+        head += "runs" if self.seconds is None else f"has been running for {self.seconds:.0f} s"
         if not self.position:
             return f"{head}, at present no code of an agent"
         cls = f" ({self.cls})" if self.cls else ""

@@ -1,5 +1,7 @@
 """Real processes: an agent whose reaction does not end is named, skipped, and stays skipped."""
 
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 
@@ -12,6 +14,7 @@ from .running import until
 pytestmark = pytest.mark.processes
 
 STUCK = """
+import re
 import time
 
 import attrs
@@ -42,6 +45,8 @@ class Loop(Agent):
                 pass
         if note.number == 14:
             time.sleep(1e6)
+        if note.number == 15:
+            re.match("(a+)+$", "a" * 50 + "b")
 """
 
 
@@ -123,3 +128,19 @@ def test_a_reaction_that_sleeps_is_skipped_and_the_order_goes_with_the_next_save
     site.start(0)
     assert total(site, 1) == 'stuck:Total {"number":2}'
     until(lambda: not list(orders.iterdir()), "the removal of the order")
+
+
+def test_a_regular_expression_that_does_not_end_is_named_on_request_and_skipped(make_site: MakeSite) -> None:
+    site = make_site(Part("s0", clients=False), modules={"stuck": STUCK})
+    site.deploy("stuck:Loop")
+    add(site, 15, "--timeout", "1")
+    pid = site.supervisor.pid("s0", 0)
+    assert pid is not None
+    shown = site.run("status", str(site.xml), "--wait", "0")
+    assert f"`kill -USR2 {pid}` makes it tell which" in shown.stderr
+    os.kill(pid, signal.SIGUSR2)
+    until(lambda: (site.directory() / "running").exists(), "its word")
+    shown = site.run("status", str(site.xml), "--wait", "0")
+    assert "runs: agent #0.0.1025 'loop' (stuck:Loop) reacts to stuck:Add" in shown.stderr
+    skip(site, int(shown.stderr.partition("answer: entry ")[2].split()[0]))
+    assert total(site, 1) == 'stuck:Total {"number":1}'

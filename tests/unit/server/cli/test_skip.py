@@ -62,7 +62,9 @@ def test_status_does_not_take_the_words_of_a_former_process_for_those_of_the_pre
     process = hold(tmp_path / "data")
     write_running(directory, report(process.pid + 1))
     shown = run(status.command, config)
-    assert f"s0.1 runs as process {process.pid} and does not answer: it starts" in shown.stderr
+    assert (
+        f"s0.1 runs as process {process.pid} and does not answer: it starts (its log says so)" in shown.stderr
+    )
     assert "is down" not in shown.stderr
 
 

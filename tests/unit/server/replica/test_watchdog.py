@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from quorate import Agent, Context, ExceptionNotification, Notification, reacts
-from quorate.server.replica.watchdog import INTERRUPT_SIGNAL, Watchdog
-from quorate.server.storage.running_file import read_running
+from quorate.server.replica.watchdog import Watchdog
+from quorate.server.storage.running_file import INTERRUPT_SIGNAL, read_running
 from quorate.server.storage.skip_orders import SkipOrder, SkipOrders
 from quorate.testing.harness import Harness
 
@@ -174,3 +174,39 @@ def test_the_thread_ends_and_leaves_no_file(rig: Rig) -> None:
     rig.watchdog.start()
     rig.watchdog.stop()
     assert list(rig.directory.iterdir()) == []
+
+
+def test_a_signal_makes_the_reaction_itself_say_what_runs_and_obey(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a regular expression, during which no other thread runs."""
+    rig.watchdog.handle_interrupts()
+    order = rig.next
+
+    def give() -> None:
+        signal.raise_signal(INTERRUPT_SIGNAL)
+        report = read_running(rig.directory)
+        assert report is not None
+        assert report.sentence.startswith("entry 2 runs: agent #0.0.1025 'slow'")
+        assert report.reaction == order
+        rig.orders.add(order)
+        signal.raise_signal(INTERRUPT_SIGNAL)
+        pytest.fail("it went on")
+
+    within(monkeypatch, give)
+    (answer,) = rig.harness.send("slow", Work())
+    assert isinstance(answer, ExceptionNotification)
+    rig.look()
+    rig.look()
+    assert rig.told == [
+        f"reaction {order.position} was skipped, as the administrator ordered",
+        "entry 2 is over; this replica goes on",
+    ]
+    assert read_running(rig.directory) is None
+    assert rig.orders.read() == {order}
+
+
+def test_a_signal_between_reactions_does_nothing(rig: Rig) -> None:
+    rig.watchdog.handle_interrupts()
+    signal.raise_signal(INTERRUPT_SIGNAL)
+    assert read_running(rig.directory) is None
