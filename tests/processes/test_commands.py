@@ -305,8 +305,11 @@ def test_a_replica_that_applies_again_for_long_says_so_and_stops_in_between(
     second = begin("start", "--server", "s1")
     line = second.until("s1.0 recovers: ")
     assert "entries committed after its saved state are applied again" in line
+    second.until("has been running for")
     second.process.terminate()
-    assert "or still starting" in run("status", "--server", "s1").stderr
+    told = run("status", "--server", "s1").stderr
+    assert "does not answer: entry" in told
+    assert "agent #1.1.1025 'worker' (held:Worker) reacts to held:Work" in told
     held.unlink()
     assert second.ended() == 0
     assert "entries were applied again; the next start repeats that" in (place / "data/s1/0/log").read_text()
