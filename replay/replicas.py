@@ -41,17 +41,17 @@ def find_absences(
     traced = {name for name, _ in present}
     missing = [each for each in sorted((now | unknown) - present) if server in (None, each[0])]
     problems = [
-        f"{_named(each)} has no trace here, though {_why(each, now, directories)}"
+        f"{_named(each)} has no readable trace, though {_why(each, now, directories)}"
         for each in missing
         if each[0] in traced
     ]
     former = [
-        f"{_named(each)} has no trace here; it was declared by an earlier configuration, and is no longer"
+        f"{_named(each)} has no readable trace; it was declared by an earlier configuration, and is no longer"
         for each in sorted(before - now - present)
         if server in (None, each[0])
     ]
     untraced = [
-        f"{name}: none of its replicas has a trace here, so none of it was checked; perhaps no agent reacted"
+        f"{name}: none of its replicas has a readable trace, so none of it was checked: did no agent react?"
         for name in sorted({name for name, _ in missing} - traced)
     ]
     return Absences(tuple(problems), (*former, *untraced))

@@ -167,7 +167,7 @@ class ServerReport:
         replicas = self.replicas
         if len(replicas) == 1:
             found.append(
-                f"{self.server}: only replica {replicas[0]} has a trace here, so nothing was compared"
+                f"{self.server}: only replica {replicas[0]} has a readable trace, so nothing was compared"
             )
         elif self.alone:
             found.append(

@@ -81,6 +81,8 @@ def together(server: ServerReport) -> Text:
         faults.append(f"not covered: {spans(server.uncovered, 2)}")
     if faults:
         return Text(", ".join(faults), style="bold red")
+    if not server.compared:
+        return Text("covered; nothing compared", style="yellow")
     return Text(f"covered; {server.compared:,} positions compared", style="green")
 
 

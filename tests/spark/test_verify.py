@@ -207,7 +207,7 @@ def test_two_incarnations_of_one_replica_are_no_agreement_of_replicas(spark: Any
     write(tmp_path, "s0", 0, 2, rows[50:])
     server = verify(spark, tmp_path).server("s0")
     assert (server.problems, server.compared, server.agreement) == ([], 0, "")
-    assert server.notes == ["s0: only replica 0 has a trace here, so nothing was compared"]
+    assert server.notes == ["s0: only replica 0 has a readable trace, so nothing was compared"]
 
 
 @pytest.mark.parametrize("kept", [100, 0])
@@ -239,9 +239,9 @@ def test_a_replica_that_the_configuration_declares_and_that_has_no_trace_is_name
         writer.write([row(1)])
         writer.close()
     assert verify(spark, tmp_path, server=0).problems == [
-        "s0: replica 2 has no trace here, though the configuration declares it"
+        "s0: replica 2 has no readable trace, though the configuration declares it"
     ]
-    assert verify(spark, tmp_path).remarks[0].startswith("s1: none of its replicas has a trace here")
+    assert verify(spark, tmp_path).remarks[0].startswith("s1: none of its replicas has a readable trace")
 
 
 def test_a_file_in_a_directory_whose_name_spark_would_pass_over_is_read(spark: Any, tmp_path: Path) -> None:

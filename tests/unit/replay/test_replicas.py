@@ -21,7 +21,7 @@ def test_a_replica_that_the_configuration_declares_is_missed() -> None:
     both = [origin(0, s0=[0, 1], s1=[0]), origin(1, s0=[0, 1], s1=[0])]
     assert find_absences(both, []).problems == ()
     assert find_absences(both[:1], [bare("s0", 1)], "s0").problems == (
-        "s0: replica 1 has no trace here, though the configuration declares it and data/s0/1 is its "
+        "s0: replica 1 has no readable trace, though the configuration declares it and data/s0/1 is its "
         "directory",
     )
 
@@ -33,7 +33,7 @@ def test_a_server_without_any_trace_is_a_note() -> None:
         found = find_absences(only, directories)
         assert found.problems == ()
         assert found.notes == (
-            "s1: none of its replicas has a trace here, so none of it was checked; perhaps no agent reacted",
+            "s1: none of its replicas has a readable trace, so none of it was checked: did no agent react?",
         )
     assert find_absences(only, [], "s0").notes == ()
 
@@ -49,10 +49,10 @@ def test_a_replica_that_was_removed_from_the_configuration_is_a_note() -> None:
     )
     assert found.problems == ()
     assert found.notes == (
-        "s0: replica 2 has no trace here; it was declared by an earlier configuration, and is no longer",
+        "s0: replica 2 has no readable trace; it was declared by an earlier configuration, and is no longer",
     )
 
 
 def test_without_a_configuration_the_directory_of_a_replica_tells_that_it_is_missing() -> None:
     found = find_absences([origin(0)], [bare("s0", 1), bare("s0", 0)])
-    assert found.problems == ("s0: replica 1 has no trace here, though data/s0/1 is its directory",)
+    assert found.problems == ("s0: replica 1 has no readable trace, though data/s0/1 is its directory",)
