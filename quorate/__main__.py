@@ -13,7 +13,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple, TextIO, cast
 
 import click
@@ -106,15 +105,8 @@ def _load(name: str, entry: Entry) -> click.Command:
         ) from error
 
 
-def _version() -> str:
-    try:
-        return version("quorate")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(_version(), prog_name="quorate")
+@click.version_option(package_name="quorate", prog_name="quorate")
 @click.option(
     "--traceback", "show_traceback", is_flag=True, help="Show the traceback of an unexpected error."
 )

@@ -16,13 +16,13 @@ from .common import (
     CommandError,
     admins,
     config_argument,
-    console,
     json_option,
     json_text,
     master_timeout_option,
     read_config,
     reported_errors,
 )
+from .terminal import console
 
 DEFAULT_LIMIT = 10_000
 

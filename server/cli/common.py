@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import click
 import msgspec
-from rich.console import Console
 
 from ...agents import AgentId, Notification, decode, known_type
 from ...agents.fields import field_names
@@ -271,11 +270,3 @@ def json_text(value: Any, *, indent: int = 0) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise CommandError(f"The answer of the server cannot be shown: {error}.") from None
     return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
-
-
-def console() -> Console:
-    """Return the console for tables: as wide as the terminal, or wide enough for a table in a file."""
-    made = Console(highlight=False)
-    if not made.is_terminal:
-        made.width = 200
-    return made

@@ -29,13 +29,13 @@ from .common import (
     Seconds,
     admins,
     config_argument,
-    console,
     json_option,
     json_text,
     read_config,
     reported_errors,
 )
 from .local_hosts import is_local
+from .terminal import console
 
 SMALLEST_PERIOD_S = 0.2
 WAIT_S = 5.0

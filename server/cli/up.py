@@ -11,11 +11,12 @@ import click
 from rich.text import Text
 
 from ..config import ConfigError
-from .common import config_argument, console, import_from_here, read_config, reported_errors
+from .common import config_argument, import_from_here, read_config, reported_errors
 from .local_hosts import is_local
 from .output import Printer
 from .restart_policy import RestartPolicy
 from .supervisor import Event, Supervisor
+from .terminal import console
 
 _COLOURS = {
     "ready": "green",

@@ -27,13 +27,24 @@ def raising(error: BaseException) -> Callable[[], object]:
     return run
 
 
+LIBRARIES = ("twisted", "lxml", "rich", "pyspark", "importlib.metadata")
+
+
+def test_start_does_not_import_what_only_tables_need() -> None:
+    code = "import sys, quorate.server.cli.start; print('rich' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert result.stdout == "False\n"
+
+
 def test_help_lists_the_commands_without_importing_them() -> None:
     code = (
         "import sys; sys.argv = ['quorate', '--help']\n"
         "import quorate.__main__ as m\n"
         "try: m.main()\n"
         "except SystemExit as e: assert not e.code\n"
-        "print([name for name in ('twisted', 'lxml', 'rich', 'pyspark') if name in sys.modules])\n"
+        f"print([name for name in {LIBRARIES} if name in sys.modules])\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
