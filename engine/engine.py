@@ -87,6 +87,8 @@ class Engine(EngineState):
         self.applied = index
         self.now_ns = max(self.now_ns, now_ns)
         self.birth = self.current.birth = self.birth or max(1, self.now_ns)
+        if self._runaways:
+            self._runaways.clear()
         try:
             items = decode_batch(payload)
         except BatchError as error:
@@ -145,7 +147,10 @@ class Engine(EngineState):
         """React to one external notification, and to what follows from it on this server."""
         mail, settings = self._mail, self.settings
         local = mail.local
-        bound, max_bytes = self.position + settings.max_turn, settings.max_turn_bytes
+        max_turn, max_bytes = settings.max_turn, settings.max_turn_bytes
+        if self._runaways:
+            max_turn, max_bytes = self._runaways.bounds(note, max_turn, max_bytes)
+        bound = self.position + max_turn
         begin = len(effects.trace)
         first, step = note, mail.route
         mail.local_bytes = 0
@@ -161,14 +166,15 @@ class Engine(EngineState):
                 return
             # Each waiting notification needs a reaction: a turn that cannot end within its bound ends now.
             if self.position + len(local) > bound:
-                exceeded = (
-                    f"those and the notifications that waited are more than max_turn, {settings.max_turn}"
-                )
+                exceeded = f"those and the notifications that waited are more than max_turn, {max_turn}"
                 break
             if mail.local_bytes > max_bytes:
                 exceeded = f"{mail.local_bytes} bytes were sent, more than max_turn_bytes, {max_bytes}"
                 break
             note, step = local.popleft(), self._deliver
+        if max_turn < settings.max_turn:
+            exceeded += ", which each such turn of an entry halves"
+        self._runaways.add(first)
         self._report(effects, runaway_report(first, effects.trace[begin:], len(local), exceeded))
         self._drop(local, effects)
 

@@ -9,14 +9,48 @@ import attrs
 from ..agents import AgentId, Note
 from .reaction import Reaction
 
-__all__ = ["TimerRate", "runaway_report"]
+__all__ = ["Runaways", "TimerRate", "runaway_report"]
 
 T = TypeVar("T")
 
 _NAMED_AGENTS: Final = 3
 """Agents that a report names."""
+_LEAST_TURN: Final = 100
+"""Reactions that a turn may have however many turns like it have run away in its entry."""
+_LEAST_BYTES: Final = 64 * 1024
+"""Bytes that it may have."""
 _SECOND_NS: Final = 1_000_000_000
 _REPORT_INTERVAL_NS: Final = 60 * _SECOND_NS
+
+
+@attrs.define(eq=False)
+class Runaways:
+    """The runaway turns of the present entry, by the notification that began them.
+
+    An entry may have a thousand notifications that each begin a runaway turn. Together they must not take
+    much longer than one: each halves the bounds of the next turn of the same recipient and type.
+    """
+
+    _counts: Counter[tuple[AgentId | str, str]] = attrs.field(factory=Counter[tuple[AgentId | str, str]])
+
+    def __bool__(self) -> bool:
+        return bool(self._counts)
+
+    def clear(self) -> None:
+        """Forget all turns: the next entry begins."""
+        self._counts.clear()
+
+    def add(self, first: Note) -> None:
+        """Record a runaway turn by its first notification."""
+        self._counts[first.to, first.type] += 1
+
+    def bounds(self, first: Note, max_turn: int, max_bytes: int) -> tuple[int, int]:
+        """Return the reactions and bytes that the turn of `first` may have: all if none like it ran away."""
+        halvings = self._counts[first.to, first.type]
+        return (
+            max(max_turn >> halvings, min(max_turn, _LEAST_TURN)),
+            max(max_bytes >> halvings, min(max_bytes, _LEAST_BYTES)),
+        )
 
 
 def runaway_report(first: Note, reactions: Sequence[Reaction], waiting: int, exceeded: str) -> str:

@@ -11,7 +11,7 @@ from .directory import Directory
 from .effects import Effects
 from .factory import Factory
 from .routing import Mail, Routing
-from .runaway import TimerRate
+from .runaway import Runaways, TimerRate
 from .server_links import Links
 from .settings import EngineSettings
 from .snapshot.capture import Capture
@@ -59,6 +59,7 @@ class EngineState:
         self._directory = Directory()
         self._timers = Timers()
         self._timer_rate = TimerRate(self.settings.max_timers_per_s)
+        self._runaways = Runaways()
         self._mail = Mail(self.server, self._routing, self.settings, self._dead_letter)
         self._factory = Factory(self.server, self._load, self.settings)
         self.birth = 0

@@ -108,12 +108,34 @@ def test_the_report_of_a_runaway_turn_names_its_beginning_and_who_sends_most() -
 
 def test_the_rest_of_a_runaway_turn_is_one_row_with_the_number_of_dead_letters() -> None:
     harness = pair(10, EngineSettings(max_turn=1000))
-    effects = harness.post(harness.note("a", Spread("b")), harness.note("a", Spread("b")))
+    effects = harness.post(harness.note("a", Spread("b")), harness.note("b", Spread("a")))
     rows = [reaction for reaction in effects.trace if reaction.kind == "deadletter"]
     assert len(rows) == 2, "one for each of the two turns"
     assert f"runaway turn: {harness.engine.dead_letters // 2} notifications" in rows[0].error
     positions = [reaction.position for reaction in effects.trace]
     assert positions == list(range(positions[0], positions[0] + len(positions))), "without a gap"
+
+
+def test_many_runaway_turns_of_one_entry_take_little_more_than_one() -> None:
+    harness = pair(1, EngineSettings(max_turn=4000))
+    effects = harness.post(*[harness.note("a", Spread("b")) for _ in range(50)])
+    assert len(effects.trace) < 2 * 4000 + 50 * 110
+    assert "more than max_turn, 4000;" in effects.reports[0]
+    assert "more than max_turn, 2000, which each such turn of an entry halves;" in effects.reports[1]
+    again = harness.post(harness.note("a", Spread("b")))
+    assert len(again.trace) == 4001, "the next entry has all"
+
+
+def test_a_runaway_turn_takes_nothing_from_turns_of_other_recipients_and_types() -> None:
+    harness = pair(1, EngineSettings(max_turn=1000))
+    harness.deploy(Spreader, name="wide", copies=900)
+    harness.deploy(Spreader, name="leaf", copies=0)
+    runaways = [harness.note("a", Spread("b")) for _ in range(10)]
+    effects = harness.post(*runaways, harness.note("wide", Spread("leaf")))
+    assert len(effects.reports) == 10
+    leaf = harness.agent("leaf")
+    assert isinstance(leaf, Spreader)
+    assert leaf.got == 900
 
 
 def test_replicas_end_a_runaway_turn_at_the_same_reaction() -> None:
