@@ -23,6 +23,7 @@ __all__ = [
     "MAX_WAITING_NOTES",
     "DropPage",
     "InboxCredit",
+    "OutputFlow",
     "OutputPage",
     "OutputQueue",
     "PageEntry",
@@ -78,11 +79,6 @@ class InboxCredit(msgspec.Struct, array_like=True):
     notes: int = 0
     size_bytes: int = 0
 
-    @property
-    def left(self) -> bool:
-        """Whether the client takes one more. A client that has named no limit takes all."""
-        return not self.limit_notes or (self.notes < self.limit_notes and self.size_bytes < self.limit_bytes)
-
     def raise_to(self, notes: int, size_bytes: int) -> bool:
         """Record the limits that a client has named; return whether they are new."""
         if notes <= self.limit_notes and size_bytes <= self.limit_bytes:
@@ -91,10 +87,16 @@ class InboxCredit(msgspec.Struct, array_like=True):
         self.limit_bytes = max(self.limit_bytes, size_bytes)
         return True
 
-    def spend(self, note: ServerNote) -> None:
-        """Count a notification that is sent."""
+    def spend(self, note: ServerNote) -> bool:
+        """Count a notification that is sent. Return False, and do nothing, if the client takes no more.
+
+        A client that has named no limit takes all.
+        """
+        if self.limit_notes and (self.notes >= self.limit_notes or self.size_bytes >= self.limit_bytes):
+            return False
         self.notes += 1
         self.size_bytes += len(note.payload)
+        return True
 
 
 class PageEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -216,6 +218,16 @@ class WaitingOutput(msgspec.Struct, array_like=True):
         """Return the numbers of all stored pages."""
         stored = [entry.number for entry in (*self.answers.pages, *self.others.pages)]
         return [*stored, *self.reading()]
+
+
+class OutputFlow(msgspec.Struct, array_like=True):
+    """What a client takes, and what waits for it."""
+
+    credit: InboxCredit = msgspec.field(default_factory=InboxCredit)
+    waiting: WaitingOutput | None = None
+    """What is not sent yet; None if that is nothing."""
+    last_page: int = 0
+    """Number of the last page of what waits, or waited."""
 
 
 def page_id(proxy: AgentId, page: int) -> AgentId:

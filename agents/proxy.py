@@ -18,7 +18,7 @@ from .client_output import (
     MAX_WAITING_BYTES,
     MAX_WAITING_NOTES,
     DropPage,
-    InboxCredit,
+    OutputFlow,
     OutputPage,
     PageRead,
     ReadPage,
@@ -171,11 +171,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     after `last_out_ack`."""
     output_bytes: int = 0
     """Bytes of `output`, by `note_bytes`."""
-    credit: InboxCredit = attrs.field(factory=InboxCredit)
-    waiting: WaitingOutput | None = None
-    """What is not sent yet; None if that is nothing."""
-    last_page: int = 0
-    """Number of the last page of what waits, or waited."""
+    flow: OutputFlow = attrs.field(factory=OutputFlow)
+    """What the client takes, and what waits for it."""
     last_heard_ns: int = 0
     check_due_ns: int = 0
     ended: bool = False
@@ -185,7 +182,11 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         """Forward what the client sends, keep and emit what is for the client."""
         if note.type == CLIENT_INPUT and ctx.sender == outside(ctx.agent.host):
             self._accept_input(ctx, _decode_input(note.payload))
-        elif note.type == UnknownAgent.type_name and self.waiting is not None and self._page_lost(ctx, note):
+        elif (
+            note.type == UnknownAgent.type_name
+            and self.flow.waiting is not None
+            and self._page_lost(ctx, note)
+        ):
             self._send_waiting(ctx)
         else:
             self._queue_output(ctx, ctx.sender, note.type, note.payload, note.request)
@@ -229,8 +230,12 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     @reacts
     def page_read(self, ctx: Context, note: PageRead) -> None:
         """Send what a page held, as far as the client has room."""
-        expected = ctx.sender == page_id(ctx.agent, note.page) and self.waiting is not None
-        if not (expected and self.waiting and self.waiting.page_read(note.page, _decode_page(note.notes))):
+        expected = ctx.sender == page_id(ctx.agent, note.page) and self.flow.waiting is not None
+        if not (
+            expected
+            and self.flow.waiting
+            and self.flow.waiting.page_read(note.page, _decode_page(note.notes))
+        ):
             self._stray(ctx, note)
             return
         ctx.send(ctx.sender, DropPage())
@@ -262,8 +267,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def _accept_input(self, ctx: Context, frame: ClientInput) -> None:
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(frame.out_ack)
-        self.credit.raise_to(frame.credit_notes, frame.credit_bytes)
-        if self.waiting is not None:
+        self.flow.credit.raise_to(frame.credit_notes, frame.credit_bytes)
+        if self.flow.waiting is not None:
             self._read_again(ctx)
             self._send_waiting(ctx)
         known = self.last_in + 1 - frame.first_seq
@@ -304,41 +309,38 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             self._too_large(ctx, sender, type, len(payload), request)
             return
         note = ServerNote(sender, type, payload, request)
-        waiting = self.waiting
+        waiting = self.flow.waiting
         # Answers do not wait for the client's inbox, so they overtake what does.
-        if (waiting is None or (request and waiting.answers.empty)) and self._may_send(note):
-            self._count_sent(note)
+        if (waiting is None or (request and waiting.answers.empty)) and self._send(note):
             ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
             return
         if waiting is None:
-            waiting = self.waiting = WaitingOutput(last_page=self.last_page)
+            waiting = self.flow.waiting = WaitingOutput(last_page=self.flow.last_page)
         if waiting.has_room(note):
             self._append_waiting(ctx, waiting, note)
         else:
             self._refuse_output(ctx, waiting, note)
 
-    def _may_send(self, note: ServerNote) -> bool:
-        """Return whether a notification may be sent now."""
-        output = self.output
-        if output and (
-            len(output) >= MAX_OUTPUT_NOTES or self.output_bytes + note_bytes(note) > MAX_OUTPUT_BYTES
-        ):
-            return False
-        return bool(note.request) or self.credit.left
+    def _send(self, note: ServerNote) -> bool:
+        """Give a notification the next number, and keep it until it is acknowledged.
 
-    def _count_sent(self, note: ServerNote) -> None:
-        """Give a notification the next number, and keep it until it is acknowledged."""
+        Return False, and do nothing, if the client does not take it now.
+        """
+        output, size = self.output, note_bytes(note)
+        if output and (self.output_bytes + size > MAX_OUTPUT_BYTES or len(output) >= MAX_OUTPUT_NOTES):
+            return False
+        if not (note.request or self.flow.credit.spend(note)):
+            return False
+        output.append(note)
+        self.output_bytes += size
         self.last_out += 1
-        self.output.append(note)
-        self.output_bytes += note_bytes(note)
-        if not note.request:
-            self.credit.spend(note)
+        return True
 
     def _append_waiting(self, ctx: Context, waiting: WaitingOutput, note: ServerNote) -> None:
         stored = waiting.append(note)
         if stored is not None:
             page, notes = stored
-            self.last_page = page
+            self.flow.last_page = page
             state = {"proxy": ctx.agent, "page": page, "notes": _encode_page(notes)}
             location = agent_spec(OutputPage).location
             create = Create(location, None, msgspec.msgpack.encode(state), page_id(ctx.agent, page))
@@ -346,7 +348,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     def _send_waiting(self, ctx: Context) -> None:
         """Send what waits, as far as the client has room."""
-        waiting = self.waiting
+        waiting = self.flow.waiting
         if waiting is None:
             return
         first, sent = self.last_out + 1, list[ServerNote]()
@@ -355,9 +357,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             while queue.head:
                 count = 0
                 for note in queue.head:
-                    if not self._may_send(note):
+                    if not self._send(note):
                         break
-                    self._count_sent(note)
                     waiting.sent(note)
                     sent.append(note)
                     count += 1
@@ -372,22 +373,23 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if sent:
             ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, first, sent))
         if waiting.empty:
-            self.waiting = None
+            self.flow.waiting = None
 
     def _read_again(self, ctx: Context) -> None:
         """Ask again for pages that are being read, in a turn that begins: the one before was stopped."""
-        for page in self.waiting.reading() if self.waiting is not None else ():
+        for page in self.flow.waiting.reading() if self.flow.waiting is not None else ():
             ctx.send(page_id(ctx.agent, page), ReadPage())
 
     def _page_lost(self, ctx: Context, note: Opaque) -> bool:
         """Skip a page that is being read, if the notification reports that it does not exist."""
+        waiting = self.flow.waiting
+        if waiting is None:
+            return False
         address = decode(UnknownAgent, note.payload).agent
-        for page in self.waiting.reading() if self.waiting is not None else ():
-            if address == str(page_id(ctx.agent, page)):
-                assert self.waiting is not None
-                self.waiting.page_lost(page)
-                return True
-        return False
+        lost = [page for page in waiting.reading() if address == str(page_id(ctx.agent, page))]
+        for page in lost:
+            waiting.page_lost(page)
+        return bool(lost)
 
     def _refuse_output(self, ctx: Context, waiting: WaitingOutput, note: ServerNote) -> None:
         """Report that too much waits for the client: to the sender, and to a client that waits for the
@@ -429,7 +431,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self.ended = True
         ctx.emit(CLIENT_TOPIC, ClientEnd(code, text))
         ctx.send(connection_manager(ctx.agent.host), ConnectionEnded())
-        for page in self.waiting.pages() if self.waiting is not None else ():
+        for page in self.flow.waiting.pages() if self.flow.waiting is not None else ():
             ctx.send(page_id(ctx.agent, page), DropPage())
         ctx.delete()
 

@@ -129,7 +129,7 @@ def test_what_a_client_has_not_acknowledged_holds_back_the_rest(client, small_wi
     assert client.events == list(range(1, 101))
     assert [note.type for note in client.answers] == [Answer.type_name]
     assert client.pages == []
-    assert client.proxy.agent.waiting is None
+    assert client.proxy.agent.flow.waiting is None
     assert client.ends == []
 
 
@@ -258,7 +258,7 @@ def test_after_a_turn_that_was_stopped_the_client_gets_what_was_kept(client, sma
     client.acknowledge_all()
     assert 10 <= len(client.events) < 40
     assert client.events == sorted(set(client.events))
-    assert client.proxy.agent.waiting is None
+    assert client.proxy.agent.flow.waiting is None
     assert client.pages == []
     client.go(5)
     assert client.events[-5:] == [41, 42, 43, 44, 45]
@@ -273,4 +273,4 @@ def test_a_page_whose_reading_was_stopped_is_read_again(client, small_window, sm
     client.acknowledge_all()
     client.acknowledge_all()
     assert client.events == list(range(1, 101))
-    assert client.proxy.agent.waiting is None
+    assert client.proxy.agent.flow.waiting is None
