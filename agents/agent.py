@@ -192,8 +192,10 @@ class AgentSpec:
         except AgentError:
             raise
         except Exception as error:
+            place = raised_at(error)
+            kind = f"{type(error).__name__}: " if place else ""
             raise AgentError(
-                f"{self.name} cannot be created from this state: {error}{raised_at(error)}"
+                f"{self.name} cannot be created from this state: {kind}{error}{place}"
             ) from error
 
     def save(self, agent: Agent) -> bytes:

@@ -375,7 +375,9 @@ def test_a_reserved_id_is_for_services_only(harness: Harness) -> None:
     harness.post(stranger)
     assert harness.engine.find(AgentId(0, 0, 3)) is None
     assert harness.send(factory(0), asked) == [Created(AgentId(0, 0, 3))]
-    assert harness.send(factory(0), Delete("#0.0.3")) == []
+    (refused,) = harness.send(factory(0), Delete("#0.0.3"))
+    assert isinstance(refused, ExceptionNotification)
+    assert harness.engine.find(AgentId(0, 0, 3)) is not None
 
 
 def test_a_timer_fires_once_when_its_time_has_come() -> None:

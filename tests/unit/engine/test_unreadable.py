@@ -45,5 +45,7 @@ def test_to_an_agent_it_is_no_failure_of_that_agent(harness: Harness, payload: b
 def test_to_the_factory_it_costs_the_rest_of_its_entry_nothing(harness: Harness, payload: bytes) -> None:
     request = Note(factory(0), outside(0), Create.type_name, payload)
     effects = harness.post(request, harness.note("echo", Say("here")))
-    assert "cannot be read" in effects.trace[0].error
-    assert harness.decoded(effects.replies) == [Say("here")]
+    refused, answer = harness.decoded(effects.replies)
+    assert isinstance(refused, ExceptionNotification)
+    assert refused.error == "Unfit"
+    assert answer == Say("here")
