@@ -10,7 +10,10 @@ from .ids import FIRST_CONNECTION_STAMP, AgentId, factory, outside
 from .notification import Notification
 from .proxy import ConnectionEnded, MasterChanged, ProxyAgent
 
-__all__ = ["ConnectionManagerAgent", "Open", "OpenRefused", "Opened"]
+__all__ = ["DEFAULT_MAX_CONNECTIONS", "ConnectionManagerAgent", "Open", "OpenRefused", "Opened"]
+
+DEFAULT_MAX_CONNECTIONS = 10_000
+"""Property ``max_connections``: clients of a proxy service. The server must be able to open as many files."""
 
 
 @attrs.frozen

@@ -1,7 +1,12 @@
-"""The HA channel: replicates opaque payloads from a master to its slaves, in one order, through failures."""
+"""The HA channel: replicates opaque payloads from a master to its slaves, in one order, through failures.
 
-from .group.group import Group
-from .group.handler import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
+The channel needs no event loop. The group, which runs it on Twisted, is imported when its names are first
+used: commands and programs that need only the channel or its settings start without Twisted.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .model.errors import (
     ChangeRefused,
     ChannelError,
@@ -31,6 +36,10 @@ from .model.settings import Settings
 from .model.submitters import Source
 from .model.view import Seat, View, ViewNumber, Voter
 from .protocol.channel import Channel
+
+if TYPE_CHECKING:
+    from .group.group import Group
+    from .group.handler import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 
 __all__ = [
     "ChangeRefused",
@@ -73,3 +82,17 @@ __all__ = [
     "decode_message",
     "encode_message",
 ]
+
+_GROUP_MODULES = {
+    "Group": ".group.group",
+    **dict.fromkeys(
+        ("GroupError", "GroupFailed", "GroupHandler", "GroupLimits", "NotInGroup", "QueueFull"),
+        ".group.handler",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _GROUP_MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_GROUP_MODULES[name], __name__), name)

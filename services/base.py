@@ -19,9 +19,6 @@ S = TypeVar("S", bound="Service")
 
 EmissionCallback = Callable[[AgentId, msgspec.Struct], None]
 
-DEFAULT_MAX_CONNECTIONS = 10_000
-"""Property ``max_connections``: clients of a proxy service. The server must be able to open as many files."""
-
 
 class ServiceError(Exception):
     """A service cannot start or work as it is configured. The text is one sentence for the administrator."""

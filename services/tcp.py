@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from ..agents.congestion import CONGESTION_TOPIC, Congested, Uncongested
 from ..agents.envelope import Note
 from ..agents.ids import FIRST_CONNECTION_STAMP, AgentId, connection_manager, outside
-from ..agents.manager import Open, Opened, OpenRefused
+from ..agents.manager import DEFAULT_MAX_CONNECTIONS, Open, Opened, OpenRefused
 from ..agents.notification import decode
 from ..agents.proxy import (
     CLIENT_INPUT,
@@ -36,7 +36,7 @@ from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, We
 from ..hachannel.transport.addresses import listening_interface
 from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
-from .base import DEFAULT_MAX_CONNECTIONS, Service, ServiceContext, ServiceError
+from .base import Service, ServiceContext, ServiceError
 from .client_connection import ClientConnection
 from .manager import ConnectionManager, note_from_service
 

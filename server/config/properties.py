@@ -6,10 +6,10 @@ Other names are allowed: a service of the user may read them. A note names a sim
 import re
 from collections.abc import Callable, Iterator
 
+from ...agents.manager import DEFAULT_MAX_CONNECTIONS
 from ...engine import EngineSettings
 from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
-from ...services.base import DEFAULT_MAX_CONNECTIONS
 from .digest import INSECURE_NETWORK_PROPERTY, REPLICATED_PROPERTIES, SECRET_PROPERTY
 from .dtd import Element
 from .imports import import_problem

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from ...services.base import DEFAULT_MAX_CONNECTIONS
+from ...agents.manager import DEFAULT_MAX_CONNECTIONS
 from ..config import TCP_PROXY_SERVICE, Config, Replica, Server
 from ..network.listener import MAX_ADMINISTRATORS, MAX_CONNECTIONS
 from ..network.pending_connections import MAX_KNOWN, MAX_UNKNOWN

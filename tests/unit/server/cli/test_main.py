@@ -30,12 +30,20 @@ def raising(error: BaseException) -> Callable[[], object]:
 LIBRARIES = ("twisted", "lxml", "rich", "pyspark", "importlib.metadata")
 
 
-def test_start_does_not_import_what_only_tables_need() -> None:
-    code = "import sys, quorate.server.cli.start; print('rich' in sys.modules)"
+@pytest.mark.parametrize(
+    ("module", "libraries"),
+    [
+        ("quorate.server.config", ("twisted", "rich", "importlib.metadata")),
+        ("quorate.server.cli.check", ("twisted", "importlib.metadata")),
+        ("quorate.server.cli.start", ("rich", "importlib.metadata")),
+    ],
+)
+def test_a_command_imports_no_library_that_it_does_not_need(module: str, libraries: tuple[str, ...]) -> None:
+    code = f"import sys, {module}; print([name for name in {libraries} if name in sys.modules])"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    assert result.stdout == "False\n"
+    assert result.stdout == "[]\n"
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:
