@@ -63,7 +63,10 @@ class ServiceContext(Protocol):
 
     @property
     def accepting(self) -> bool:
-        """Whether the server accepts input. While it does not, a service stops reading from its clients."""
+        """Whether the server accepts input. While it does not, a service stops reading from its clients.
+
+        It accepts input for other servers however much waits for them: see `agents.congestion`.
+        """
         ...
 
     def when_accepting(self, callback: Callable[[], None]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import queue
 import threading
 from collections.abc import Callable
 
@@ -109,6 +110,7 @@ class Replica(asyncio.Protocol):
 
     def input(self, frame):
         context = self.context
+        self.model.credits.put(frame.credit_notes)
         notes = []
         for seq, note in enumerate(frame.notes, frame.first_seq):
             if seq == context.last_in + 1:
@@ -138,6 +140,7 @@ class Model:
         self.seen: list[int] = []
         self.balance = 0
         self.frames = 0
+        self.credits: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.window = 1000
         self.deaf = False
         self.cut_after = 0

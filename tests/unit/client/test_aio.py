@@ -7,6 +7,7 @@ from quorate.client import (
     ConnectionClosed,
     FrameTooLarge,
     RequestTimeout,
+    SessionSettings,
     Unavailable,
     UnknownAgentError,
     aconnect,
@@ -128,3 +129,17 @@ def test_nothing_more_is_written_to_a_connection_that_is_known_to_have_broken(mo
     asyncio.run(main())
     assert model.seen == [1] * 20
     assert [record for record in caplog.records if "raised" in record.getMessage()] == []
+
+
+def test_the_server_is_told_of_the_room_that_receiving_makes(model, deposit):
+    async def main():
+        async with opened(model, settings=SessionSettings(inbox_notes=4, ack_delay_s=1000)) as connection:
+            for n in range(2):
+                await asyncio.to_thread(model.push, deposit(n))
+            await connection.request("alice", deposit(0))
+            assert model.credits.get(timeout=5) == 4
+            for n in range(2):
+                assert (await connection.receive(timeout=5)).notification == deposit(n)
+            assert await asyncio.to_thread(model.credits.get, timeout=5) == 6
+
+    asyncio.run(main())

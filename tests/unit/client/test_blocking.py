@@ -252,3 +252,15 @@ def test_no_thread_stays_behind(model):
     with connect(model.url, user="root", password="root"):
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
+
+
+def test_the_server_is_told_of_the_room_that_receiving_makes(model, deposit):
+    tuning = SessionSettings(inbox_notes=4, ack_delay_s=1000)
+    with connect(model.url, user="root", password="root", settings=tuning) as connection:
+        for n in range(2):
+            model.push(deposit(n))
+        connection.request("alice", deposit(0))
+        assert model.credits.get(timeout=5) == 4
+        for n in range(2):
+            assert connection.receive(timeout=5).notification == deposit(n)
+        assert model.credits.get(timeout=5) == 6

@@ -9,6 +9,7 @@ from quorate.client import (
     ConnectionClosed,
     FrameTooLarge,
     RequestTimeout,
+    SessionSettings,
     Unavailable,
     UnknownAgentError,
 )
@@ -68,4 +69,18 @@ async def test_failures(model, deposit):
         await connection.receive(timeout=0.01)
     await deferToThread(model.push, deposit(3))
     assert (await connection.receive(timeout=5)).notification == deposit(3)
+    await connection.close()
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_server_is_told_of_the_room_that_receiving_makes(model, deposit):
+    tuning = SessionSettings(inbox_notes=4, ack_delay_s=1000)
+    connection = await tconnect(reactor, model.url, user="root", password="root", settings=tuning)
+    for n in range(2):
+        await deferToThread(model.push, deposit(n))
+    await connection.request("alice", deposit(0))
+    assert model.credits.get(timeout=5) == 4
+    for n in range(2):
+        assert (await connection.receive(timeout=5)).notification == deposit(n)
+    assert await deferToThread(model.credits.get, timeout=5) == 6
     await connection.close()
