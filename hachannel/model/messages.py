@@ -84,6 +84,8 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """The highest view that the sender knows to be active: `exit` refers to it, or to a later one."""
     unfit: bool = False
     """The state of the sender's application is wrong: see `Channel.disqualify`."""
+    writing: bool = False
+    """The sender takes part in a view change, and its disk is slow to confirm what it has to answer."""
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):

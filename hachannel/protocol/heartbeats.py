@@ -41,6 +41,10 @@ class Heartbeats:
     def beat(self) -> None:
         """Send a heartbeat to every peer."""
         state = self._state
+        if not state.output.beat():
+            state.writing_since = None
+        elif state.writing_since is None:
+            state.writing_since = state.now
         heartbeat = self.heartbeat()
         for link in state.peers:
             if link.connected:
@@ -68,6 +72,7 @@ class Heartbeats:
             None if view is None else view.lineage,
             state.newer,
             state.unfit,
+            state.writing_since is not None,
         )
 
     def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
@@ -78,6 +83,10 @@ class Heartbeats:
         state.review_lineage(link)
         if link.foreign:
             return
+        if not message.writing:
+            link.writing_since = None
+        elif link.writing_since is None:
+            link.writing_since = now
         exits = message.exit and not self._of_before(message.newest)
         if exits != link.exit:
             link.exit = exits

@@ -5,8 +5,23 @@ from collections.abc import Callable
 
 from ..model.events import Event, Output
 from ..model.log import Accepted, Appended, Leased, LogRecord, Promised
-from ..model.messages import Ack, Entry, Grant, Message
+from ..model.messages import (
+    Accept,
+    Ack,
+    Activate,
+    CaughtUp,
+    Entry,
+    Founded,
+    Grant,
+    Message,
+    Prepare,
+    Promise,
+    Recorded,
+)
 from ..model.view import ViewNumber
+
+_AWAITED = Prepare | Promise | Accept | Recorded | Founded | Activate | CaughtUp
+"""Messages for which a view change, or a donor before it, waits."""
 
 
 def _nowhere(_message: Message) -> None:
@@ -38,6 +53,10 @@ class DurableOutput:
         """The token of the last record that binds this replica towards other views."""
         self._confirmed = 0
         """The last token that is durable."""
+        self._owed = 0
+        """The token of the last record that a message of a view change has waited for."""
+        self._beat = (0, 0)
+        """`_confirmed` and `_owed` at the last heartbeat."""
         self._waiting: deque[tuple[int, int, Message]] = deque()
         """Messages that wait for the disk: the token of the last record before each, its receiver, itself."""
 
@@ -81,6 +100,8 @@ class DurableOutput:
                 del waiting[place]
                 break
         waiting.append((token, replica, message))
+        if isinstance(message, _AWAITED):
+            self._owed = token
 
     def retract_below(self, number: ViewNumber) -> None:
         """Drop queued Acks, which are of views below `number`, and Grants except to its proposer."""
@@ -117,6 +138,14 @@ class DurableOutput:
     def is_durable(self, token: int) -> bool:
         """Whether a record would survive this process, or the log is not durable at all."""
         return token <= self._confirmed
+
+    def beat(self) -> bool:
+        """Whether messages of a view change wait for a slow disk. Call with each heartbeat.
+
+        It is slow if it has confirmed nothing since the last call, when such a message waited already.
+        """
+        (confirmed, owed), self._beat = self._beat, (self._confirmed, self._owed)
+        return confirmed == self._confirmed < owed
 
     def synced(self, token: int) -> None:
         """Send the messages that waited for the records up to this token."""

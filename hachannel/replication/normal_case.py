@@ -315,10 +315,13 @@ class Replication:
             slave.moved = min(slave.moved + seconds, now)
 
     def stalled(self, now: float) -> Voter | None:
-        """Return a slave that has left entries unacknowledged for `stall_s`; None if there is none."""
-        last = self._state.log.last.at
+        """Return a slave that has left entries unacknowledged for `stall_s`; None if there is none.
+
+        The time counts from when its disk has confirmed the view.
+        """
+        last, peers = self._state.log.last.at, self._state.peers
         for slave in self._slaves.values():
-            if slave.match >= last:
+            if slave.match >= last or peers.writes(slave.voter, now):
                 slave.moved = now
             elif now - slave.moved > self._state.settings.stall_s:
                 return slave.voter

@@ -36,6 +36,8 @@ class Link:
     suspected: bool = False
     ended: bool = False
     """The process of this life has ended: the operating system said so."""
+    writing_since: float | None = None
+    """Since when the disk of the peer is slow to confirm what a view change waits for; None if not."""
     foreign: bool = False
     """The peer belongs to another cluster (`View.lineage`); only its heartbeats are received."""
 
@@ -44,6 +46,7 @@ class Link:
         self.heartbeat = None
         self.join = None
         self.exit = False
+        self.writing_since = None
         self.leaving, self.left_at = False, NO_VIEW
         self.unfit = False
         self.ended = False
@@ -53,6 +56,11 @@ class Link:
 def founds(link: Link, birth: bytes) -> bool:
     """Return whether a replica holds nothing and would found the same cluster as this one."""
     return link.join is not None and link.join.empty and link.join.birth == birth
+
+
+def writes(since: float | None, now: float, stall_s: float) -> bool:
+    """Return whether a disk is slow since a time, and does not hang: that is longer than `stall_s`."""
+    return since is not None and now - since < stall_s
 
 
 MAX_STRANGERS = 32
@@ -66,6 +74,7 @@ class Peers:
         self.links = {replica: Link(replica, now) for replica in replicas}
         self._suspect_s = settings.suspect_s
         self._verify_s = settings.verify_s
+        self._stall_s = settings.stall_s
         # Steps are a heartbeat apart, or a little more. That must not count as a pause, or no silent peer
         # would ever be suspected. At least a quarter of `suspect_s` is left to notice a peer after a pause.
         self._pause_s = max(settings.suspect_s / 4, 2 * settings.heartbeat_s)
@@ -102,6 +111,11 @@ class Peers:
         """Return whether this life of another replica seems to be gone."""
         link = self.links.get(voter.replica)
         return link is None or link.suspected or (link.voter != voter and link.voter is not None)
+
+    def writes(self, voter: Voter, now: float) -> bool:
+        """Return whether the disk of this life of another replica is slow, and does not hang."""
+        link = self.link(voter)
+        return link is not None and not link.suspected and writes(link.writing_since, now, self._stall_s)
 
     def departs(self, voter: Voter) -> bool:
         """Return whether this life of another replica seems to be gone, or has announced that it leaves."""

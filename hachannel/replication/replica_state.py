@@ -68,6 +68,8 @@ class ReplicaState:
         self.leaving = False
         self.unfit = recovered.unfit
         """The state of the application is wrong: see `Channel.disqualify`."""
+        self.writing_since: float | None = None
+        """Since when the disk is slow to confirm what a view change waits for; None if it is not."""
         self.attention = False
         """Something happened that may call for a view change."""
 

@@ -93,7 +93,7 @@ class CatchUpSender:
         """Count an answer in time as a proof. A learner with a disk answers after a sync, as it promises."""
         proof = phase.proof
         question = proof.question
-        if question is None or now - question.asked > self._state.settings.view_change_s:
+        if question is None or now - question.asked > self._answer_s(now, transfer):
             return
         if message.token != transfer.token or message.reset:
             return
@@ -101,6 +101,26 @@ class CatchUpSender:
         proof.given = not message.bound_s > 0
         if not proof.given:
             proof.question = Question(question.asked, min(question.again, now + message.bound_s))
+
+    def _may_ask(self, now: float, transfer: Transfer, question: Question | None) -> bool:
+        """Return whether to send a question: not while the disk still writes for the last one.
+
+        The answer to another one would be ready with that write, and show nothing.
+        """
+        link = self._state.peers.link(transfer.voter)
+        if question is None:
+            return True
+        return now > question.again and (link is None or link.writing_since is None)
+
+    def _answer_s(self, now: float, transfer: Transfer) -> float:
+        """Return the seconds in which the learner must answer, more while its disk is known to be slow.
+
+        A view change waits for a slow disk as long.
+        """
+        settings = self._state.settings
+        if self._state.peers.writes(transfer.voter, now):
+            return max(settings.stall_s, settings.view_change_s)
+        return settings.view_change_s
 
     def proved(self, now: float, transfer: Transfer, phase: CatchUpPhase) -> bool:
         """Return whether the learner has proved that it answers and may promise; if not, send a question.
@@ -111,7 +131,7 @@ class CatchUpSender:
         earlier message or question proves nothing.
         """
         state, proof = self._state, phase.proof
-        if not proof.given and (proof.question is None or now > proof.question.again):
+        if not proof.given and self._may_ask(now, transfer, proof.question):
             assert state.accepted is not None
             transfer.token = self._next_token(transfer.token)
             proof.question = Question(now, now + PROOF_AGAIN * state.settings.view_change_s)

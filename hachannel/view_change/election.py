@@ -42,6 +42,7 @@ from .choice import (
 )
 from .founding import AlreadyFounded, FirstView, Founding, Impossible, Waiting
 from .installation import Installation, Installing
+from .slow_disks import SlowDisks
 
 MAX_YIELDS = 2
 """A proposer yields at most this many times to the same first member, then leaves it out."""
@@ -65,6 +66,7 @@ class Election:
         self._lease = lease
         self.founding = Founding(state)
         self.installation = Installation(state, replication, lease, self.abandon)
+        self._slow_disks = SlowDisks(state)
         self._attempt: Preparing | Fetching | None = None
         self.since = 0.0
         """Time when the last proposal known here made progress."""
@@ -528,12 +530,26 @@ class Election:
 
     # Time
 
+    def _wait_for_disks(self, now: float) -> None:
+        """Extend all timeouts by the time in which a slow disk writes what the others wait for."""
+        pause = self._slow_disks.pause(now)
+        if not pause:
+            return
+        # Not beyond now: it may have begun after the last tick. After a yield `since` is later.
+        self.founding.extend(now, pause)
+        self.since = max(self.since, min(self.since + pause, now))
+        if isinstance(self._attempt, Preparing):
+            self._attempt.since = min(self._attempt.since + pause, now)
+        if self.installation.current is not None:
+            self.installation.current.since = min(self.installation.current.since + pause, now)
+
     def tick(self, now: float) -> None:
         """Repeat messages without an answer, and end an attempt that takes too long."""
         state = self._state
         settings = state.settings
         attempt = self._attempt
         installing = self.installation.current
+        self._wait_for_disks(now)
         reason = self.installation.drive(now, self.attempt_timeout_s)
         if reason:
             for voter in () if installing is None else installing.lacking:

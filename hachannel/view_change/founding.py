@@ -90,6 +90,11 @@ class Founding:
         wait += rank * settings.view_change_s + min(failures**2, MAX_BACKOFF) * settings.retry_s
         return now >= max(self._complete_since, since) + wait
 
+    def extend(self, now: float, pause_s: float) -> None:
+        """Wait longer for the replicas that propose first: a disk was slow for `pause_s`."""
+        if self._complete_since is not None:
+            self._complete_since = min(self._complete_since + pause_s, now)
+
     def decide(self, now: float, attempt: Preparing) -> Verdict:
         """Return what the promises of an attempt allow.
 

@@ -1,5 +1,6 @@
 """A simulated cluster whose replicas have disks. A killed replica loses what was not synced."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -56,8 +57,9 @@ class AgentDisk(SimulatedDisk[Capture]):
 class DurableCluster(Cluster):
     """A `Cluster` whose replicas have disks.
 
-    sync_s: range of the duration of a sync. snapshot_entries: entries after which a replica may save a
-    snapshot. A killed replica restarts with its disk as the same voter, unless `lose_disk` was called.
+    sync_s: range of the duration of a sync. write_s: for replicas with a slow disk, the duration of each
+    sync; it covers all writes that wait when it begins. snapshot_entries: entries after which a replica may
+    save a snapshot. A killed replica restarts with its disk as the same voter, unless `lose_disk` was called.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class DurableCluster(Cluster):
         size: int = 3,
         *,
         sync_s: tuple[float, float] = (0.001, 0.02),
+        write_s: Mapping[int, float] | None = None,
         snapshot_entries: int = 20,
         **options: Any,
     ) -> None:
@@ -74,6 +77,7 @@ class DurableCluster(Cluster):
         """The number of entries that were applied again after a restart."""
         self._logs: dict[int, DurableLog] = {}
         self._sync_s = sync_s
+        self._write_s = write_s or {}
         self._snapshot_entries = snapshot_entries
         super().__init__(seed, size, **options)
 
@@ -141,14 +145,20 @@ class DurableCluster(Cluster):
             self._sync_later(replica.id, replica.life)
 
     def _sync_later(self, id: int, life: int) -> None:
-        self.at(self.random.uniform(*self._sync_s), lambda: self._synced(id, life))
+        slow_s = self._write_s.get(id)
+        if slow_s is None:
+            self.at(self.random.uniform(*self._sync_s), lambda: self._synced(id, life))
+        else:
+            count = len(self.disks[id].waiting)
+            self.at(slow_s, lambda: self._synced(id, life, count))
 
-    def _synced(self, id: int, life: int) -> None:
+    def _synced(self, id: int, life: int, count: int = 0) -> None:
+        """End a sync of the first `count` waiting writes, of a random number for 0."""
         replica, disk = self.replicas[id], self.disks[id]
         if not replica.alive or replica.life != life or not disk.waiting:
             return
         # Writes that began during a sync wait for the next one.
-        token = disk.sync(self.random.randint(1, len(disk.waiting)))
+        token = disk.sync(count or self.random.randint(1, len(disk.waiting)))
         if disk.waiting:
             self._sync_later(id, life)
         if token:

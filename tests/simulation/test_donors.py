@@ -1,5 +1,7 @@
 """Donors: when a transfer begins again, and which learner has the place."""
 
+import pytest
+
 from quorate.hachannel import ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, CaughtUp, ChunkAck, Join
 from quorate.hachannel.model.view import NO_TAG, Tag
@@ -166,7 +168,17 @@ def test_a_replica_with_a_hung_disk_is_not_taken_in():
     cluster.everywhere(cluster.submit(cluster.whole(), 3))
 
 
-def test_a_learner_whose_disk_is_slower_than_a_view_change_is_not_taken_in():
+def slow_down(cluster, host, write_s):
+    """Make every write of a host take this long."""
+
+    def later():
+        life = host.life
+        cluster.world.at(cluster.world.now + write_s, lambda: host.machine._synced(life))
+
+    host.machine.sync_later = later
+
+
+def test_a_learner_whose_disk_needs_longer_than_stall_s_for_a_write_is_not_taken_in():
     """It has nothing to write otherwise."""
     cluster = ScriptedCluster(3, disk=True)
     master = cluster.form()
@@ -174,18 +186,27 @@ def test_a_learner_whose_disk_is_slower_than_a_view_change_is_not_taken_in():
     late = cluster.hosts[2]
     late.crash()
     before = cluster.whole(but=[2]).channel.view
-    sync_later = late.machine.sync_later
-
-    def later():
-        life = late.life
-        cluster.world.at(cluster.world.now + 1.5, lambda: late.machine._synced(life))
-
-    late.machine.sync_later = later
+    slow_down(cluster, late, 5.5)
     late.start()
     cluster.run(30.0)
     assert master.channel.view == before
-    late.machine.sync_later = sync_later
+    del late.machine.sync_later
     cluster.everywhere(cluster.submit(cluster.whole(), 3))
+
+
+@pytest.mark.parametrize("write_s", [0.5, 1.5, 4.0])
+def test_a_learner_with_a_slow_disk_is_taken_in_at_the_first_attempt(write_s):
+    cluster = ScriptedCluster(3, disk=True)
+    master = cluster.form()
+    cluster.everywhere(cluster.submit(master, 20))
+    late = cluster.hosts[2]
+    late.crash()
+    before = cluster.whole(but=[2]).channel.view
+    slow_down(cluster, late, write_s)
+    late.start()
+    cluster.run(12 * write_s)
+    assert master.channel.view.number.counter == before.number.counter + 1
+    assert late.channel.role == "slave"
 
 
 def test_a_donor_believes_a_learner_that_has_more_than_was_sent_again():
