@@ -35,6 +35,9 @@ AHEAD_BYTES: Final = 256 * 1024
 """The file grows by this many zeros at a time, because a sync costs more after the file has grown."""
 SMALL_BYTES: Final = 16 * 1024
 """After a larger frame no zeros are added: writing them would cost more than it saves."""
+PRIVATE_FILE: Final = 0o600
+"""Mode of the files of a journal: only their owner reads the state."""
+
 _MAGIC: Final = b"\xf1Qj\n"
 _HEAD: Final = struct.Struct("<4sIQII")
 _SUM: Final = struct.Struct("<I")
@@ -94,7 +97,7 @@ class FrameFile:
 
     def __init__(self, path: Path, manifest: Manifest, *, create: bool = False) -> None:
         """Open the file. create: make an empty one, in place of any that exists. Raises OSError."""
-        self._file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644)
+        self._file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0), PRIVATE_FILE)
         with self.open_or_closed():
             self._length = os.fstat(self._file).st_size
             # What a killed process wrote can be read, but may not be on the disk yet.

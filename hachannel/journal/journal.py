@@ -8,6 +8,7 @@ transaction that a loss of power left incomplete is dropped. Any other differenc
 `Damaged`: such data is never used.
 """
 
+import contextlib
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +36,7 @@ from .errors import (
     unusable,
     write_failed,
 )
-from .frame_file import FrameFile, Manifest
+from .frame_file import PRIVATE_FILE, FrameFile, Manifest
 from .recovery import Frame, check, recover
 from .rows import Corrupt, checksum, put_row, row_of
 from .wal_check import inspect_wal, page_size_of
@@ -84,6 +85,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_remembered = msgspec.msgpack.Decoder(Remembered).decode
 _decode_meta = msgspec.msgpack.Decoder(_Meta).decode
 _decode_manifest = msgspec.msgpack.Decoder(Manifest).decode
+
+
+def _create_private(path: Path) -> None:
+    """Create an empty database for its owner only: SQLite gives its other files the same mode."""
+    # SQLite reports what is wrong with the directory.
+    with contextlib.suppress(OSError):
+        path.touch(PRIVATE_FILE)
 
 
 class Journal:
@@ -149,6 +157,8 @@ class Journal:
             raise missing_journal(path)
         connection: sqlite3.Connection | None = None
         try:
+            if fresh:
+                _create_private(path)
             connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
             _configure(connection, page_bytes)
             journal = cls._load(

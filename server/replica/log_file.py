@@ -11,6 +11,8 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, global
 from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
 
+from ..storage.private_files import PRIVATE_FILE, make_directory
+
 __all__ = ["ReplicaLog"]
 
 ROTATE_BYTES = 4 * 1024 * 1024
@@ -40,7 +42,7 @@ class ReplicaLog:
 
     def open(self) -> None:
         """Open the file; lines before are dropped. Raises OSError when the directory cannot be written."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)
         self._file = self._open()
         self._closed = False
         globalLogPublisher.addObserver(cast("ILogObserver", self._observe))
@@ -77,7 +79,7 @@ class ReplicaLog:
             str(self._directory),
             rotateLength=ROTATE_BYTES,
             maxRotatedFiles=KEPT_FILES,
-            defaultMode=0o640,
+            defaultMode=PRIVATE_FILE,
         )
 
     def _close_file(self) -> None:

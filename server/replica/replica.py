@@ -20,6 +20,7 @@ from ..master.service_host import STOP_TIMEOUT_S
 from ..node.node import Node
 from ..node.outputs import Output, RoleChange
 from ..storage.data_directory import directory_error
+from ..storage.private_files import exposure
 from .disk import ReplicaDisk
 from .driver import Driver
 from .fd_limits import make_room
@@ -102,6 +103,8 @@ class Replica:
             f"replica {context.replica.id} of {context.server.name} starts, "
             f"incarnation {self.incarnations.current}"
         )
+        if exposed := exposure(context.directory):
+            context.announce(exposed)
         self._limit_clients()
         self._begin(node)
         return succeed(None)

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Self
 
+from .private_files import PRIVATE_FILE, make_directory, private_opener
+
 PID_FILE = "pid"
 INCARNATION_FILE = "incarnation"
 MAX_INCARNATION = 1 << 62
@@ -38,8 +40,8 @@ class DataDirectory:
         path = data / server / str(replica)
         lock = -1
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path / PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            make_directory(path)
+            lock = os.open(path / PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(lock, 0)
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
@@ -135,7 +137,7 @@ def _next_incarnation(path: Path) -> int:
         last = 0
     incarnation = max(last + 1, time.time_ns() // 1_000_000)
     fresh = path.with_suffix(".new")
-    with fresh.open("w", encoding="ascii") as file:
+    with open(fresh, "w", encoding="ascii", opener=private_opener) as file:
         file.write(f"{incarnation}\n")
         file.flush()
         os.fsync(file.fileno())

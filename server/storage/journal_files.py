@@ -5,6 +5,7 @@ from typing import Final
 
 from ...hachannel.journal.errors import FRAMES_SUFFIX, frames_path
 from .fsync import sync_directory
+from .private_files import PRIVATE_FILE
 
 __all__ = ["JOURNAL_FILE", "JournalFiles"]
 
@@ -39,7 +40,7 @@ class JournalFiles:
     def mark_created(self) -> None:
         """Record, durably, that the replica has a journal."""
         if not self._created.exists():
-            self._created.touch()
+            self._created.touch(PRIVATE_FILE)
             sync_directory(self.directory)
 
     def set_aside(self, incarnation: int) -> str:

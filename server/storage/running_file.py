@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from .private_files import private_opener
 from .skip_orders import SkipOrder
 
 __all__ = ["INTERRUPT_SIGNAL", "RunningReport", "read_running", "remove_running", "write_running"]
@@ -57,7 +58,8 @@ def write_running(directory: Path, report: RunningReport) -> None:
     """Replace the file of a replica. A disk that refuses leaves the old one."""
     fresh = directory / f"{FILE}.new"
     with contextlib.suppress(OSError):
-        fresh.write_bytes(msgspec.json.encode(report))
+        with open(fresh, "wb", opener=private_opener) as file:
+            file.write(msgspec.json.encode(report))
         fresh.replace(directory / FILE)
 
 

@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from .private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
+
 __all__ = ["SkipOrder", "SkipOrders"]
 
 DIRECTORY = "skips"
@@ -49,8 +51,8 @@ class SkipOrders:
 
     def add(self, order: SkipOrder) -> None:
         """Make an order durable. Raises OSError."""
-        self._path.mkdir(exist_ok=True)
-        (self._path / str(order)).touch()
+        self._path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+        (self._path / str(order)).touch(PRIVATE_FILE)
         for path in (self._path, self._path.parent):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:

@@ -18,6 +18,7 @@ from typing import BinaryIO
 from ...engine.reaction import Reaction
 from ...replay.schema import Origin
 from ..storage.fsync import sync_directory
+from ..storage.private_files import PRIVATE_DIRECTORY, make_directory, private_opener
 from .columns import Columns
 
 __all__ = ["TraceWriter"]
@@ -33,8 +34,8 @@ CLOSE_TIMEOUT_S = 20.0
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Create a file for writing."""
-    return path.open("wb")
+    """Create a file for writing, for its owner only."""
+    return open(path, "wb", opener=private_opener)
 
 
 class TraceWriter:
@@ -60,7 +61,7 @@ class TraceWriter:
     ) -> None:
         # The parent is created only here: if it is missing later, the replica's directory was removed.
         with contextlib.suppress(OSError):
-            directory.parent.mkdir(parents=True, exist_ok=True)
+            make_directory(directory.parent)
         self._directory = directory
         self._prefix = f"{origin.incarnation}-"
         self._origin = origin
@@ -275,7 +276,7 @@ class TraceWriter:
 
     def _prepare(self) -> None:
         """Create the directory, remove incomplete files of an earlier process, find the next number."""
-        self._directory.mkdir(exist_ok=True)
+        self._directory.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         for stale in self._directory.glob("*.parquet.part"):
             stale.unlink(missing_ok=True)
         numbers = [0]
