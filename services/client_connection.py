@@ -116,6 +116,8 @@ class ClientConnection(TwistedProtocol):
         self.attempt = 0
         """Number of the client's handshake: the latest one of a connection wins."""
         self.peer = "?"
+        self.host = "?"
+        """Numeric address of the client."""
         self.is_open = False
         """Whether the client has been welcomed."""
         self.closed = False
@@ -146,7 +148,8 @@ class ClientConnection(TwistedProtocol):
     def connectionMade(self) -> None:  # noqa: N802
         """Wait for the first frame, for a limited time."""
         peer = self._tcp.getPeer()
-        self.peer = host_port(unmapped(getattr(peer, "host", "?")), getattr(peer, "port", "?"))
+        self.host = unmapped(getattr(peer, "host", "?"))
+        self.peer = host_port(self.host, getattr(peer, "port", "?"))
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
         self._timer = self._reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)

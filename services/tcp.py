@@ -38,6 +38,7 @@ from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
 from .base import Service, ServiceContext, ServiceError
 from .client_connection import ClientConnection
+from .failed_logins import FailedLogins
 from .manager import ConnectionManager, note_from_service
 
 __all__ = ["ProxySettings", "TcpProxyService"]
@@ -125,6 +126,7 @@ class TcpProxyService(Service):
         """By proxy agent, the servers that its client sends to and for which too much waits."""
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
+        self._failed_logins = FailedLogins()
         self._reading = True
         self._stopped = False
         self._log_since = float("-inf")
@@ -222,11 +224,29 @@ class TcpProxyService(Service):
             return
         link.attempt = hello.attempt
         assert self._users is not None
+        wait_s = self._failed_logins.wait_s(self.ctx.reactor.seconds(), link.host, hello.user)
+        if wait_s is None:
+            self.log(f"client {link.peer}: refused unread, too many wrong passwords came from its address")
+            link.send_bye(
+                ByeCode.UNAVAILABLE, "too many wrong passwords came from this address; try again later"
+            )
+        elif wait_s:
+            self.ctx.reactor.callLater(wait_s, self._log_in, link, hello)
+        else:
+            self._log_in(link, hello)
+
+    def _log_in(self, link: ClientConnection, hello: Hello) -> None:
+        """Check the password of a client, then open or reopen its connection."""
+        if link.closed or self._stopped:
+            return
+        assert self._users is not None
         if not self._users.check(hello.user, hello.password):
+            self._failed_logins.failed(self.ctx.reactor.seconds(), link.host, hello.user)
             self.ctx.count("authentication_failures")
             self.log(f"client {link.peer}: wrong user or password")
             link.send_bye(ByeCode.AUTHENTICATION, "wrong user or password")
             return
+        self._failed_logins.succeeded(link.host, hello.user)
         if hello.connection is None:
             request = Open(hello.user, self.settings.idle_timeout_s, self.settings.max_connections)
             note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
