@@ -76,6 +76,11 @@ class NewCluster:
             lines.append(f"The last view it knows of is {view.number.counter}, of the replicas {members}.")
             if self._me.replica not in view.replicas():
                 lines.append(f"It was not part of that view: what {members} acknowledged in it is LOST.")
+        if remembered.unfit:
+            lines.append(
+                "Its state was found to be ANOTHER than that of the other replicas, since an agent is not "
+                "deterministic. It counts as right from now on."
+            )
         if last > commit:
             lines.append(
                 f"It does not know whether the entries {commit + 1} to {last} were acknowledged: they are "

@@ -166,15 +166,21 @@ class DivergenceDetector:
     def _send(self, replica: int, message: DirectMessage) -> None:
         self._channel.send_direct(replica, encode_direct(message))
 
-    def received(self, now: float, event: DirectReceived) -> None:
-        """Handle a message of another replica; unknown ones are ignored."""
+    def received(self, now: float, event: DirectReceived, *, early: bool = False) -> bool:
+        """Handle a message of another replica; unknown ones are ignored.
+
+        early: entries or views that came before the message are not applied yet. Returns False if the message
+        has to come again after them. A replica that differs learns of that at once: it may be master soon.
+        """
         message = decode_direct(event.data)
         view = self._view
-        if view is None:
-            return
-        if event.peer == view.master:
-            if isinstance(message, Diverged):
+        if isinstance(message, Diverged):
+            if event.peer == self._channel.standing.master or (view and event.peer == view.master):
                 self._on_diverged(now, event.peer, message)
+        elif early:
+            return False
+        elif view is None:
+            pass
         elif view.master == self._me and event.peer in view.members:
             match message:
                 case Report():
@@ -191,6 +197,7 @@ class DivergenceDetector:
                     self._report_difference(message.sentence)
                 case _:
                     pass
+        return True
 
     # Judgement
 

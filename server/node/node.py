@@ -355,8 +355,9 @@ class Node:
         mastership = self._mastership
         lost = False
         for event in events:
-            if isinstance(event, DirectReceived) and not mastership.views_waiting:
-                self._divergence.received(now, event)
+            if isinstance(event, DirectReceived):
+                if not self._divergence.received(now, event, early=mastership.views_waiting > 0):
+                    self._events.append(event)
                 continue
             if isinstance(event, ViewEvent):
                 mastership.views_waiting += 1

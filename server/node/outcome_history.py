@@ -2,9 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 from ...engine import Effects
 from ...engine.entry_outcome import Reacted, difference, encode_outcome, on_replica
@@ -17,8 +15,7 @@ MAX_SENT_REACTIONS: Final = 4096
 """Reactions whose marks are sent at once: 20 KiB and 12 bytes for each entry."""
 
 
-@attrs.frozen
-class _Outcome:
+class _Outcome(NamedTuple):
     index: int
     chain: bytes
     marks: Sequence[int]

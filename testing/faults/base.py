@@ -40,7 +40,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     disk: ClassVar[bool] = False
     """Whether the fault needs replicas with disks."""
     weight: ClassVar[int] = 0
-    """The weight of the fault in random schedules, relative to others; 0: they never have it."""
+    """The weight of the fault in random schedules, relative to others; 0: it is not drawn with them."""
+    apart: ClassVar[bool] = False
+    """Whether random schedules draw the fault apart from the others, which stay the same then."""
 
     def inject(self, cluster: "Injector", random: Random) -> bool:
         """Inject the fault. Return False if it cannot happen. random: draws what the fault leaves open."""
@@ -62,11 +64,13 @@ FAULTS: dict[str, type[Fault]] = {}
 AnyFault = TypeVar("AnyFault", bound=type[Fault])
 
 
-def named(name: str, *, weight: int = 0, disk: bool = False) -> Callable[[AnyFault], AnyFault]:
+def named(
+    name: str, *, weight: int = 0, disk: bool = False, apart: bool = False
+) -> Callable[[AnyFault], AnyFault]:
     """Add a class to `FAULTS` under a name."""
 
     def put(cls: AnyFault) -> AnyFault:
-        cls.name, cls.weight, cls.disk = name, weight, disk
+        cls.name, cls.weight, cls.disk, cls.apart = name, weight, disk, apart
         FAULTS[name] = cls
         return cls
 

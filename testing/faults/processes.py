@@ -148,7 +148,7 @@ class Pause(Fault, frozen=True):
         return cls(at=at, who=who, for_s=while_random(random, (0.1, 0.6, 3.0)))
 
 
-@named("disqualify")
+@named("disqualify", apart=True)
 class Disqualify(Fault, frozen=True):
     """Find the state of a member wrong, as the comparison of states does: it must get that of another one."""
 

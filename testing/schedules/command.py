@@ -69,7 +69,7 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
     if value is None:
         return None
     names = tuple(name.strip() for name in value.split(","))
-    random = [name for name, fault in FAULTS.items() if fault.weight]
+    random = [name for name, fault in FAULTS.items() if fault.weight or fault.apart]
     if not any(names):
         raise click.BadParameter(f"name at least one. There are: {', '.join(random)}.")
     if "" in names:

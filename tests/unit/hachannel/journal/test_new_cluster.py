@@ -8,7 +8,7 @@ from quorate.hachannel import Channel
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.journal.journal import Identity, Journal
 from quorate.hachannel.journal.new_cluster import NothingThere, begin_again, first_view
-from quorate.hachannel.model.log import Accepted, Activated, Appended, Committed, Promised
+from quorate.hachannel.model.log import Accepted, Activated, Appended, Committed, Fitness, Promised
 from quorate.hachannel.model.messages import Entry, Heartbeat
 from quorate.hachannel.model.view import Seat, View, ViewNumber, Voter
 from quorate.testing.channel.host import Host
@@ -39,9 +39,12 @@ def test_the_journal_is_another_voters_and_keeps_its_entries(tmp_path: Path) -> 
     path = tmp_path / "journal.db"
     journal = Journal.open(path, IDENTITY, 10)
     entries = tuple(Entry(OLD, index, index, b"x") for index in (1, 2, 3))
-    journal.write([Accepted(VIEW), Activated(OLD), Appended(entries), Committed(2), Promised(OLD)])
+    journal.write(
+        [Accepted(VIEW), Activated(OLD), Appended(entries), Committed(2), Promised(OLD), Fitness(True)]
+    )
     journal.close()
     journal = Journal.open(path, IDENTITY, 99, existing=True)
+    assert journal.remembered.unfit
     assert journal.incarnation == 10
     view = begin_again(journal, ME, ())
     journal.close()
@@ -51,6 +54,7 @@ def test_the_journal_is_another_voters_and_keeps_its_entries(tmp_path: Path) -> 
     remembered = found.remembered
     assert (remembered.accepted, remembered.active, remembered.promised) == (view, True, view.number)
     assert (remembered.commit, remembered.last) == (2, 3)
+    assert not remembered.unfit, "there is no other state"
     found.close()
 
 

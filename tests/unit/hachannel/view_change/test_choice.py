@@ -26,9 +26,9 @@ def view(counter, config, members, k=None, boot=0):
     )
 
 
-def promise(accepted, last, *, active=True, leaving=False, foreseen=False):
+def promise(accepted, last, *, active=True, leaving=False, foreseen=False, unfit=False):
     end = Tag(ViewNumber(1, 0, 1), last) if last else NO_TAG
-    return Promise(NUMBER, accepted, active, end, 0, leaving, foreseen)
+    return Promise(NUMBER, accepted, active, end, 0, leaving, foreseen, unfit)
 
 
 def said(accepted, *, foreseen=False):
@@ -48,6 +48,13 @@ def test_the_longest_log_of_the_members_is_adopted():
     one = view(1, [A, B, C], [A, B, C])
     choice = choose({B: promise(one, 3), C: promise(one, 5)}, B)
     assert (choice.holder, choice.last.at, choice.members) == (C, 5, (B, C))
+
+
+def test_an_unfit_member_counts_and_its_log_may_be_adopted_but_it_is_not_chosen():
+    one = view(1, [A, B, C], [A, B, C])
+    choice = choose({B: promise(one, 3), C: promise(one, 5, unfit=True)}, B)
+    assert (choice.holder, choice.last.at, choice.members) == (C, 5, (B,))
+    assert choose({B: promise(one, 3, unfit=True), C: promise(one, 5, unfit=True)}, B).members == ()
 
 
 def test_the_proposers_own_log_is_preferred_when_it_is_as_long():

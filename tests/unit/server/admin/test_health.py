@@ -24,6 +24,11 @@ def test_a_trace_that_is_not_written_is_named() -> None:
     assert problems(ReplicaStatus(HERE, {"trace_problem": "the disk is full"})) == ["trace: the disk is full"]
 
 
+def test_the_last_replica_that_differed_is_named() -> None:
+    status = {"divergence": "replica 1 is in another state than the others: entry 7 ended otherwise"}
+    assert problems(ReplicaStatus(HERE, status)) == [f"last difference: {status['divergence']}"]
+
+
 def test_a_replica_without_problems_adds_nothing() -> None:
     assert (
         problems(ReplicaStatus(HERE, {"role": "slave", "services_failed": {}, "trace_problem": None})) == []

@@ -190,6 +190,14 @@ def test_a_replica_that_differs_again_and_again_waits_longer_and_longer() -> Non
     assert slave.diverged == [0.0, 1.0, 2.0, 4.0, 0.0]
 
 
+def test_a_replica_that_differs_learns_of_it_before_the_views_that_wait() -> None:
+    slave = Member(1, 2)
+    chain = DirectReceived(0, encode_direct(Chain(2, b"")))
+    assert not slave.detector.received(0.0, chain, early=True)
+    assert slave.detector.received(0.0, DirectReceived(0, encode_direct(Diverged(1, 0, 1))), early=True)
+    assert slave.diverged == [0.0]
+
+
 def test_a_new_state_begins_a_new_history() -> None:
     master, slave = pair(1)
     slave.harness.engine.chain = master.harness.engine.chain
