@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quorate.engine import EngineSettings
-from quorate.hachannel.model.log import Accepted
+from quorate.hachannel.model.log import Accepted, Fitness
 from quorate.server.errors import StartError
 
 from .. import durable_replica
@@ -73,6 +73,19 @@ def test_entries_that_end_otherwise_under_changed_code_are_refused_and_named(
     monkeypatch.setattr(durable_replica, "factor", 1)
     again = Replica(place, 8)
     assert total(again.engine) == 55
+    again.end()
+
+
+def test_an_unfit_replica_starts_whatever_its_entries_end_in(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its state is replaced by that of another replica anyway."""
+    before = Replica(place, 8)
+    before.write(Fitness(True))
+    before.end()
+    monkeypatch.setattr(durable_replica, "factor", 20)
+    again = Replica(place, 9)
+    assert again.recovery.log.recovered().unfit
     again.end()
 
 
