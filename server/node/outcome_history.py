@@ -16,7 +16,7 @@ MAX_SENT_REACTIONS: Final = 4096
 
 
 class _Outcome(NamedTuple):
-    index: int
+    entry: int
     chain: bytes
     marks: Sequence[int]
     trace: Sequence[Reacted]
@@ -61,7 +61,7 @@ class OutcomeHistory:
         while self._reactions > MAX_REACTIONS // 2 and gone < len(self._kept):
             self._reactions -= len(self._kept[gone].marks)
             gone += 1
-        self._base = self._kept[gone - 1].index, self._kept[gone - 1].chain
+        self._base = self._kept[gone - 1].entry, self._kept[gone - 1].chain
         del self._kept[:gone]
 
     def chain_after(self, index: int) -> bytes | None:
@@ -80,7 +80,7 @@ class OutcomeHistory:
             reactions += len(each.marks)
             if found and reactions > MAX_SENT_REACTIONS:
                 break
-            found.append((each.index, encode_outcome(each.chain, each.marks)))
+            found.append((each.entry, encode_outcome(each.chain, each.marks)))
         return found
 
     def first_difference(self, me: int, other: int, outcomes: Sequence[tuple[int, bytes]]) -> str:
@@ -95,7 +95,7 @@ class OutcomeHistory:
         unknown = f"ended otherwise {terms.than}"
         theirs = dict(outcomes)
         first, last = outcomes[0][0], outcomes[-1][0]
-        ours = {each.index: each for each in self._kept[self._place(first - 1) : self._place(last)]}
+        ours = {each.entry: each for each in self._kept[self._place(first - 1) : self._place(last)]}
         for index in sorted({*theirs, *ours}):
             if index not in ours:
                 if index > self.applied:
@@ -110,4 +110,4 @@ class OutcomeHistory:
         return ""
 
     def _place(self, index: int) -> int:
-        return bisect_right(self._kept, index, key=lambda each: each.index)
+        return bisect_right(self._kept, index, key=lambda each: each.entry)
