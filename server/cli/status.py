@@ -34,7 +34,6 @@ from .common import (
     read_config,
     reported_errors,
 )
-from .local_hosts import is_local
 from .terminal import console
 
 SMALLEST_PERIOD_S = 0.2
@@ -171,8 +170,8 @@ def _with_processes(statuses: Statuses, data: Path) -> Statuses:
 
 
 def _with_process(server: Server, replica: ReplicaStatus, data: Path) -> ReplicaStatus:
-    id, host = replica.endpoint.replica, replica.endpoint.host
-    if replica.status is not None or replica.refused or not is_local(host):
+    id = replica.endpoint.replica
+    if replica.status is not None or replica.refused:
         return replica
     pid = running_process(data, server.name, id)
     if pid is None:

@@ -156,7 +156,7 @@ class Watchdog:
         for order in doubtful:
             if engine.current.skipped != order.position:
                 self._context.announce(
-                    f"the order to skip reaction {order} came too late: this replica has run it to its end"
+                    f"the order to skip reaction {order} came too late: this replica had passed it already"
                 )
                 self._orders.remove(order)
 

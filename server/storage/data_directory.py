@@ -75,14 +75,23 @@ def running_process(data: Path, server: str, replica: int) -> int | None:
     except OSError:
         return None
     try:
-        # While this holds the lock, a replica that starts finds it taken and reports this process.
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
+        # Only a process that has the lock writes its id. Trying the lock would tell the same, but a replica
+        # that starts at that moment would find it taken.
         pid = _written_pid(lock)
-        return int(pid) if pid and _has_open(pid, os.fstat(lock)) else None
+        if not pid or not _has_open(pid, os.fstat(lock)):
+            return None
+        # This process has the file open in any case.
+        return int(pid) if int(pid) != os.getpid() or _is_locked(lock) else None
     finally:
         os.close(lock)
-    return None
+
+
+def _is_locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False
 
 
 def _has_open(pid: str, file: os.stat_result) -> bool:
