@@ -166,9 +166,8 @@ class ServerReport:
         ]
         replicas = self.replicas
         if len(replicas) == 1:
-            found.append(
-                f"{self.server}: only replica {replicas[0]} has a readable trace, so nothing was compared"
-            )
+            only = f"only replica {replicas[0]} has a readable trace"
+            found.append(f"{self.server}: {only}, so it was compared with no other")
         elif self.alone:
             found.append(
                 f"{self.server}: {self.alone:,} positions are in the trace of one replica only, not compared"

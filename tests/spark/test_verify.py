@@ -207,7 +207,7 @@ def test_two_incarnations_of_one_replica_are_no_agreement_of_replicas(spark: Any
     write(tmp_path, "s0", 0, 2, rows[50:])
     server = verify(spark, tmp_path).server("s0")
     assert (server.problems, server.compared, server.agreement) == ([], 0, "")
-    assert server.notes == ["s0: only replica 0 has a readable trace, so nothing was compared"]
+    assert server.notes == ["s0: only replica 0 has a readable trace, so it was compared with no other"]
 
 
 @pytest.mark.parametrize("kept", [100, 0])
