@@ -1,4 +1,4 @@
-"""The incarnations of a replica, each with a node of its own."""
+"""The incarnation of a process, and its node."""
 
 from ...agents import AgentError
 from ...engine import Engine, Reaction, import_modules
@@ -16,7 +16,7 @@ __all__ = ["Incarnations"]
 
 
 class Incarnations:
-    """Makes the node of the incarnation of this process, from what the disk holds."""
+    """Makes the node of this process, as the incarnation that the disk remembers, or as a new one."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The life of a replica on a machine: how it starts, follows its role, joins again, stops and ends.
+"""The life of a replica on a machine: how it starts, follows its role, stops and ends.
 
 Every replica listens on its networks and talks to its peers; the master also runs the networks to other
 servers and the services. Only what was committed leaves a replica.
@@ -48,7 +48,7 @@ class Replica:
     """One replica of a server: `start` it, and wait for `stopped`. `make_replica` makes it.
 
     Its parts do the work: `driver` calls the node, `OutputDispatch` carries out what the node puts out, and
-    `incarnations` makes the next node. This class decides when each of them starts and ends.
+    `incarnations` makes the node. This class decides when each of them starts and ends.
     """
 
     def __init__(self, context: ReplicaContext, log: ReplicaLog, expected: int, *, join: bool) -> None:
@@ -275,12 +275,6 @@ def _use_monotonic(reactor: Any) -> None:
 
 def _failed(sentence: str) -> Failure:
     return cast("Failure", cast("Any", Failure)(ReplicaFailed(sentence)))
-
-
-def _reason(failure: Failure) -> str:
-    error = cast("Any", failure).value
-    error = getattr(cast("Any", error), "subFailure", None)
-    return failure.getErrorMessage() if error is None else str(error.getErrorMessage())
 
 
 def _pass_on(done: "Deferred[None]", result: Any) -> Any:
