@@ -39,6 +39,7 @@ from .divergence import DivergenceDetector
 from .mastership import Mastership
 from .outputs import NodeSettings, Output, RoleChange
 from .state_transfer import StateTransfer, Unusable
+from .wall_clock import WallClock
 
 __all__ = ["Node", "NodeSettings", "Output", "RoleChange"]
 
@@ -81,6 +82,7 @@ class Node:
         self._transfer = StateTransfer(engine, channel, self._log, stage)
         self._divergence = DivergenceDetector(self.me, engine, channel, self._differs)
         self._mastership = Mastership(channel, engine, self.settings)
+        self._wall_clock = WallClock()
 
     # Queries
 
@@ -333,6 +335,8 @@ class Node:
                 channel.persisted(now, output.token)
                 again = again or not channel.idle
             if mastership.submit(now, wall_ns):
+                if jump := self._wall_clock.observe(now, wall_ns):
+                    out.lines.append(jump)
                 continue
             if mastership.lost_leases and not mastership.stops_pending:
                 # The services have stopped: another replica may have the lease.

@@ -194,6 +194,35 @@ def test_stamps_never_go_back_and_time_passes_while_the_clock_is_behind() -> Non
     assert 4.9e9 < third - second < 5.1e9
 
 
+@pytest.mark.parametrize(
+    ("wall_s", "said"),
+    [
+        (7200.0 + 10.0, "jumped forward by 2 h 0 min"),
+        (-5400.0 + 10.0, "was set back by 1 h 30 min"),
+        (90.0 + 10.0, "jumped forward by 1 min 30 s"),
+    ],
+)
+def test_a_jump_of_the_clock_is_reported_once(wall_s: float, said: str) -> None:
+    alone = Alone()
+    alone.post(poke())
+    alone.out.lines.clear()
+    alone.pass_time(10.0, wall_s=wall_s)
+    alone.post(poke())
+    alone.pass_time(10.0)
+    alone.post(poke())
+    (line,) = [line for line in alone.out.lines if "clock" in line]
+    assert said in line
+
+
+@pytest.mark.parametrize("wall_s", [10.0, 40.0, -40.0])
+def test_a_corrected_clock_is_not_reported(wall_s: float) -> None:
+    alone = Alone()
+    alone.post(poke())
+    alone.pass_time(10.0, wall_s=wall_s)
+    alone.post(poke())
+    assert not [line for line in alone.out.lines if "clock" in line]
+
+
 def test_a_timer_fires_by_a_tick_when_nothing_else_comes() -> None:
     alone = Alone()
     alone.post(poke(after_s=5.0))
