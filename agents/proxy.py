@@ -383,7 +383,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def _page_lost(self, ctx: Context, note: Opaque) -> bool:
         """Skip a page that is being read, if the notification reports that it does not exist."""
         waiting = self.flow.waiting
-        if waiting is None:
+        if waiting is None or ctx.sender != outside(ctx.agent.host):
             return False
         address = decode(UnknownAgent, note.payload).agent
         lost = [page for page in waiting.reading() if address == str(page_id(ctx.agent, page))]

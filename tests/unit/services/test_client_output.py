@@ -10,11 +10,12 @@ from quorate.agents import (
     Context,
     ExceptionNotification,
     Notification,
+    UnknownAgent,
     decode,
     encode,
     reacts,
 )
-from quorate.agents.client_output import MAX_WAITING_BYTES, MAX_WAITING_NOTES
+from quorate.agents.client_output import MAX_WAITING_BYTES, MAX_WAITING_NOTES, page_id
 from quorate.client.frames import Bye, ClientInput, ClientNote, ClientOutput, Close
 
 
@@ -274,3 +275,16 @@ def test_a_page_whose_reading_was_stopped_is_read_again(client, small_window, sm
     client.acknowledge_all()
     assert client.events == list(range(1, 101))
     assert client.proxy.agent.flow.waiting is None
+
+
+def test_only_the_server_may_say_that_a_page_does_not_exist(client, small_window, small_pages):
+    client.go(100, acknowledge=False)
+    limit_turns(client, 2)
+    client.say()
+    (entry,) = client.proxy.agent.flow.waiting.reading()
+    limit_turns(client, 1000)
+    lie = UnknownAgent(str(page_id(AgentId.parse(client.name), entry)), "x")
+    client.say(ClientNote(AgentId.parse(client.name), UnknownAgent.type_name, encode(lie)), acknowledge=False)
+    client.acknowledge_all()
+    assert client.events == list(range(1, 101))
+    assert [note.type for note in client.answers] == [Answer.type_name, UnknownAgent.type_name]
