@@ -10,7 +10,7 @@ from quorate.client import connect
 from quorate.hachannel.transport.addresses import is_own_address
 
 from .conftest import MakeSite
-from .replicas import Entry, Part, ask_ledger
+from .replicas import Entry, Part, Site, ask_ledger, one_master
 from .running import BOUND_S
 from .running import until as wait_until
 
@@ -63,6 +63,40 @@ def test_servers_of_two_domains_talk_and_one_that_lost_its_state_is_talked_to_ag
         assert numbers == list(range(numbers[0], 3000))
         assert 1000 <= numbers[0] <= 2000
     assert site.log(server="s1").count("server 2 has begun a new life without its state") == 1
+
+
+def master_of(site: Site, server: str) -> int:
+    """The master of a cluster, as soon as there is one."""
+    wait_until(lambda: one_master(site.statuses(server)))
+    return next(each["replica"] for each in site.statuses(server) if each["role"] == "master")
+
+
+def test_clusters_whose_masters_are_killed_lose_and_repeat_nothing_of_what_passes_through_them(
+    make_site: MakeSite,
+) -> None:
+    # s0 sends to s1, and through s1 to s2.
+    site = make_site(
+        Part("s0", replicas=3),
+        Part("s1", replicas=3, networks=("D1", "D2"), clients=False),
+        Part("s2", networks=("D2",), clients=False),
+    )
+    for server in ("s1", "s2"):
+        site.deploy("ledger:Ledger", server)
+    with connect(site.url(), user="root", password="root") as client:
+        for number in range(3000):
+            for server in ("s1", "s2"):
+                client.send_nowait(f"ledger@{server}", Entry(number))
+            if number == 1000:
+                site.kill(master_of(site, "s1"), server="s1")
+            if number == 2000:
+                site.kill(master_of(site, "s0"), server="s0")
+        client.flush(BOUND_S)
+        for server in ("s1", "s2"):
+
+            def ask(server: str = server) -> list[int]:
+                return ask_ledger(client, f"ledger@{server}")
+
+            assert until(ask, lambda numbers: len(numbers) >= 3000) == list(range(3000))
 
 
 needs_ipv6 = pytest.mark.skipif(not is_own_address("::1"), reason="this machine has no IPv6")
