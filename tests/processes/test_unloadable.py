@@ -1,5 +1,6 @@
 """Real processes: an agent's module that one replica, or every replica, lacks."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,8 @@ import pytest
 from .conftest import Start
 from .replicas import LEDGER, Part, write_config
 from .running import BOUND_S, ROOT, Running, free_ports
+
+LACKS = "which this replica cannot load: module ledger cannot be found"
 
 pytestmark = pytest.mark.processes
 
@@ -51,6 +54,13 @@ def has_role(line: str) -> bool:
     return " master" in line or " slave" in line
 
 
+def ends_with(replica: Running, sentence: str) -> None:
+    assert replica.ended() == 1
+    said = "\n".join(replica.rest())
+    assert sentence in said
+    assert "Traceback" not in said
+
+
 def test_a_module_that_one_replica_lacks_stops_that_replica_and_no_other(
     begin: Callable[[int], Running], tmp_path: Path
 ) -> None:
@@ -67,10 +77,10 @@ def test_a_module_that_one_replica_lacks_stops_that_replica_and_no_other(
         (tmp_path / str(number) / "ledger.py").write_text(LEDGER)
     deployed = quorate(tmp_path, *deploy, "--name", "ledger")
     assert (deployed.returncode, deployed.stdout) == (0, "#0.0.1025\n"), deployed.stderr
-    assert replicas[lacking].ended() == 1
-    said = "\n".join(replicas[lacking].rest())
-    assert "it creates an agent of class ledger:Ledger, which this replica cannot load" in said
-    assert "Traceback" not in said
+    ends_with(replicas[lacking], LACKS)
+    ends_with(begin(lacking), LACKS)
+    shutil.rmtree(tmp_path / "data" / "s0" / str(lacking))
+    ends_with(begin(lacking), LACKS)
     for number in {0, 1, 2} - {lacking}:
         assert replicas[number].process.poll() is None
 
