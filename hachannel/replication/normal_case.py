@@ -122,6 +122,7 @@ class Replication:
         return (
             state.log.last.at - self._replicated.commit < settings.window
             and self._in_flight_bytes < settings.window_bytes
+            and not (self._synced < self._replicated.commit and self._log_full)
             and not (self._changes and self._log_full and not self._held_for_transfer)
             and not self.throttled()
         )
@@ -240,15 +241,13 @@ class Replication:
         return Data(entry, self._replicated.commit, self._trim, self._replicated.stable)
 
     def held(self, view: View) -> int:
-        """Return the highest index that k members of the view hold, the master included."""
+        """Return the highest index that k members of the view hold: with a slow disk, not the master."""
         others = view.k - 1
-        if others == 0:
-            return self._synced
         if others == len(self._slaves):
             return self._by_all()
-        matches = [slave.match for slave in self._slaves.values()]
+        matches = [self._synced, *[slave.match for slave in self._slaves.values()]]
         matches.sort(reverse=True)
-        return min(self._synced, matches[others - 1])
+        return matches[others]
 
     def _by_all(self) -> int:
         """Return the highest index that all members hold."""
@@ -511,7 +510,9 @@ class Replication:
         """
         state = self._state
         slaves = self._slaves.values()
-        trim = min([self._replicated.applied, *(min(slave.applied, slave.match) for slave in slaves)])
+        trim = min(
+            [self._replicated.applied, self._synced, *(min(slave.applied, slave.match) for slave in slaves)]
+        )
         if state.accepted is not None:
             pending = state.log.reconfig(state.accepted.start)
             if pending is not None:
