@@ -87,7 +87,7 @@ class _Search:
 
     def add(self, place: str) -> None:
         """Add the files in or below a place. Raises NoTrace if there is no such place."""
-        if os.path.lexists(place):
+        if may_exist(place):
             files = list(self._files(Path(place).absolute(), named=True))
         else:
             matches = sorted(glob.glob(place, recursive=True))
@@ -160,7 +160,7 @@ class _Search:
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            what = f"it is a link to {os.readlink(path)} and" if path.is_symlink() else "it"
+            what = f"it is a link to {os.readlink(path)} and" if os.path.islink(path) else "it"
             self.problems.append(f"{path}: {what} cannot be opened: {reason(error)}")
             return ""
         if stat.S_ISDIR(mode):
@@ -185,8 +185,19 @@ class _Search:
             self.problems.append(f"{path}: its name does not end in {SUFFIX}, so it is no trace file")
 
 
+def may_exist(place: str) -> bool:
+    """Return False if there is no such path; True also if the permission to look is missing."""
+    try:
+        os.lstat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def missing_names(names: Sequence[str]) -> list[str]:
-    """Return the names that are missing in a directory: "5-000001.parquet" or or "FIRST to LAST".
+    """Return the names that are missing in a directory: "5-000001.parquet" or "FIRST to LAST".
 
     The files of an incarnation are numbered from 1.
     """

@@ -123,7 +123,7 @@ def test_files_that_are_missing_by_their_numbers_are_named(tmp_path: Path) -> No
 class Denied:
     """A disk that refuses to open some paths. The superuser of a test would not be refused by a real one."""
 
-    def __init__(self, *paths: Path) -> None:
+    def __init__(self, *paths: Path | str) -> None:
         self._paths = paths
 
     def guard(self, original: Any) -> Any:
@@ -133,6 +133,21 @@ class Denied:
             return original(path, *args, **options)
 
         return guarded
+
+
+def test_places_and_entries_that_may_not_be_looked_at_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory whose names may be read, but not what they stand for; and a place within such a one."""
+    files = [trace_file(tmp_path, replica) for replica in range(2)]
+    denied = Denied(files[0])
+    monkeypatch.setattr(Path, "stat", denied.guard(Path.stat))
+    monkeypatch.setattr(Path, "lstat", denied.guard(Path.lstat))
+    monkeypatch.setattr(os, "lstat", Denied(str(files[0])).guard(os.lstat))
+    found = find_files([tmp_path / "s0" / "1", files[0]])
+    assert found.paths == (files[1],)
+    assert found.problems[0] == f"{files[0]}: it cannot be opened: permission denied"
+    assert find_files(tmp_path).problems[0] == found.problems[0]
 
 
 def test_directories_and_files_without_permission_are_named(
