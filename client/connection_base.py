@@ -2,7 +2,7 @@
 
 import os
 import random
-from typing import Final
+from typing import Final, cast
 from weakref import WeakSet
 
 from ..agents.envelope import ReplyTo, check_address
@@ -63,10 +63,14 @@ def send_arguments(to: AgentId | ReplyTo | str, notification: Notification, requ
 
 
 def reply_types(reply: type[Notification] | ReplyTypes | None) -> ReplyTypes:
-    """Return the classes that a caller accepts, as a tuple."""
+    """Return the classes that a caller accepts, as a tuple. Raises TypeError for anything else."""
     if reply is None:
         return ()
-    return reply if isinstance(reply, tuple) else (reply,)
+    types: tuple[object, ...] = reply if isinstance(reply, tuple) else (reply,)
+    for each in types:
+        if not (isinstance(each, type) and issubclass(each, Notification)):
+            raise TypeError(f"reply is {each!r}; give a notification class, or a tuple of such")
+    return cast("ReplyTypes", types)
 
 
 def new_driver(

@@ -86,7 +86,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
         )
     try:
         return decode(cls, note.payload)
-    except ValueError as error:
+    except Exception as error:  # The code of the class may raise anything, in a validator say.
         raise UnexpectedReply(
             f"the reply does not fit {note.type} as it is defined here: {error}", opaque
         ) from None
@@ -260,8 +260,8 @@ def received(note: ServerNote) -> Received:
     if cls is not None:
         try:
             return Received(note.sender, decode(cls, note.payload))
-        except ValueError:
-            pass
+        except Exception:  # The code of the class may raise anything, in a validator say.
+            return Received(note.sender, Opaque(note.type, note.payload, note.request))
     return Received(note.sender, Opaque(note.type, note.payload, note.request))
 
 

@@ -25,7 +25,7 @@ def escape_unencodable() -> None:
     # None: the parent process has closed it.
     for stream in cast("tuple[TextIO | None, ...]", (sys.stdout, sys.stderr)):
         if isinstance(stream, io.TextIOWrapper):
-            _reconfigure(stream)
+            _reconfigure(stream)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _reconfigure(stream: io.TextIOWrapper) -> None:

@@ -92,7 +92,8 @@ class Replica:
         try:
             node = self.incarnations.new_node()
             self.listeners.open()
-        except StartError:
+        except StartError as error:
+            context.log(f"does not start: {error}")
             self.watchdog.stop()
             self.listeners.close()
             self.disk.close(save=False)

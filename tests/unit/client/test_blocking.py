@@ -16,6 +16,7 @@ from quorate.client import (
     UnhandledTypeError,
     UnknownAgentError,
     connect,
+    pending,
 )
 
 
@@ -29,6 +30,49 @@ def test_a_request_returns_the_answer(connection, deposit, balance):
     connection.send("alice", deposit(5))
     assert connection.request("alice", deposit(7), timeout=5) == balance(12)
     assert connection.request("alice", deposit(1), reply=balance).amount == 13
+
+
+def test_an_answer_that_its_class_refuses_does_not_lose_the_answers_of_other_requests(
+    connection, model, deposit, balance, monkeypatch
+):
+    """The copy of the class in this process may have a validator that raises anything."""
+    decoded = []
+
+    def decode(cls, payload):
+        decoded.append(payload)
+        if len(decoded) == 1:
+            raise KeyError("amount")
+        return original(cls, payload)
+
+    original = pending.decode
+    monkeypatch.setattr(pending, "decode", decode)
+    answers = {}
+
+    def ask(number):
+        try:
+            answers[number] = connection.request("alice", deposit(1), reply=balance, timeout=5)
+        except Exception as error:
+            answers[number] = error
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    refused = [answer for answer in answers.values() if isinstance(answer, UnexpectedReply)]
+    assert len(refused) == 1
+    assert "does not fit" in str(refused[0])
+    assert sum(isinstance(answer, balance) for answer in answers.values()) == 7
+    assert connection.reconnections == 0
+
+
+@pytest.mark.parametrize("reply", [int, "Balance", (int,), 5])
+def test_a_reply_that_is_no_notification_class_is_refused_before_anything_is_sent(
+    connection, model, deposit, reply
+):
+    with pytest.raises(TypeError, match="give a notification class"):
+        connection.request("alice", deposit(1), reply=reply)
+    assert model.seen == []
 
 
 def test_sending_returns_once_the_server_has_it(connection, model, deposit):
