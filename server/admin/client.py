@@ -38,6 +38,8 @@ RETRY_FIRST_S = 0.1
 RETRY_LAST_S = 1.0
 LEAST_S = 0.01
 """No call is made when less time than this is left."""
+SHORT_S = 1.0
+"""With less time than this left, a connection may fail only because the time ends."""
 ANSWER_S = 0.25
 """A replica stops waiting for a reply this long before its caller does, so that it can still answer so."""
 MAX_HOPS = 4
@@ -123,7 +125,9 @@ class ServerAdmin:
                     # Connecting may take half of the time, so that the other replicas can be asked too.
                     return self._once(endpoint, body, expected, min(timeout_s, left_s), left_s / 2)
                 except Unreachable as error:
-                    reasons[endpoint] = str(error)
+                    # An attempt that the end of the time cut short says less than an earlier answer.
+                    if left_s >= SHORT_S or endpoint not in reasons:
+                        reasons[endpoint] = str(error)
                 except Lost as error:
                     if not repeatable:
                         raise _unknown_outcome(error) from None

@@ -16,13 +16,13 @@ class Watched(ScriptedCluster):
 
     def __init__(self, *args, **options):
         self.asked = []
-        self.installed = []
+        self.parts_installed = []
         super().__init__(*args, **options)
 
     def delivered(self, host, event):
         super().delivered(host, event)
         if isinstance(event, InstallPart):
-            self.installed.append((host.replica, event))
+            self.parts_installed.append((host.replica, event))
 
     def stepped(self, host, output):
         super().stepped(host, output)
@@ -42,7 +42,7 @@ class Watched(ScriptedCluster):
         assert len({(host.app.chain, host.app.print) for host in self.hosts}) == 1
 
     def parts(self, replica):
-        return [event for host, event in self.installed if host == replica]
+        return [event for host, event in self.parts_installed if host == replica]
 
 
 def slow(**options):
