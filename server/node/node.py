@@ -43,6 +43,9 @@ from .wall_clock import WallClock
 
 __all__ = ["Node", "NodeSettings", "Output", "RoleChange"]
 
+OUTCOMES_AFTER_S = 0.05
+"""Outcomes of entries are recorded with the next other records, or after this time."""
+
 
 class Node:
     """One replica without its sockets and disk: it passes events of the channel to the engine.
@@ -76,6 +79,10 @@ class Node:
         """True once all replicas stop together and the master has stopped."""
         self._unsynced = 0
         """The last token of `Output.token`, while its records are not known to be durable; 0 otherwise."""
+        self._outcomes: list[Applied] = []
+        """Outcomes of entries that are not recorded yet: nobody waits for them."""
+        self._outcomes_at: float | None = None
+        """When they are recorded, unless other records are before."""
         self._announce_at: float | None = None
         """When to send the commit number to the slaves, unless an entry carries it before; None for never."""
         stage = self._stage if channel.state.log.durable else None
@@ -151,7 +158,8 @@ class Node:
         if self._ended:
             return None
         due = self.channel.deadline
-        for at in (self._announce_at, self._divergence.due, self._mastership.deadline(now, wall_ns)):
+        mastership_due = self._mastership.deadline(now, wall_ns)
+        for at in (self._announce_at, self._outcomes_at, self._divergence.due, mastership_due):
             if at is not None:
                 due = at if due is None else min(due, at)
         return due
@@ -314,6 +322,8 @@ class Node:
         channel, out, mastership = self.channel, self._out, self._mastership
         self._watch_lease(now)
         announce = self._announce_at is not None and now >= self._announce_at
+        if self._outcomes_at is not None and now >= self._outcomes_at:
+            self._record_outcomes()
         if not self._events:
             self._divergence.tick(now)
         while not self._ended:
@@ -378,10 +388,17 @@ class Node:
         The channel does not wait for commit records alone, unless it waits for earlier records.
         """
         self._out.persist += records
+        if self._outcomes:
+            self._record_outcomes()
         awaited = self._unsynced > 0 or any(not isinstance(record, Committed | Applied) for record in records)
         if awaited:
             self._unsynced = self._out.token = token
         return awaited
+
+    def _record_outcomes(self) -> None:
+        self._out.persist += self._outcomes
+        self._outcomes.clear()
+        self._outcomes_at = None
 
     def _watch_lease(self, now: float) -> None:
         """Stop serving without the lease, whatever is queued: another replica may be serving."""
@@ -435,7 +452,9 @@ class Node:
         if mastership.serving:
             out.effects.append(effects)
         if self.channel.state.log.durable and effects.marks:
-            out.persist.append(Applied(event.index, effects.outcome))
+            self._outcomes.append(Applied(event.index, effects.outcome))
+            if self._outcomes_at is None:
+                self._outcomes_at = now + OUTCOMES_AFTER_S
         self._divergence.applied(now, effects)
         every = self.settings.digest_every
         if every and event.index % every == 0:
