@@ -1,6 +1,5 @@
 """One agent in the engine: it runs reactions, and undoes those that fail."""
 
-import sys
 from collections.abc import Callable, Coroutine, Generator
 from typing import Final, NamedTuple
 
@@ -12,7 +11,7 @@ from ..agents.notification import UNREADABLE
 from .current_reaction import CurrentReaction
 from .error_text import described, error_text
 from .reaction import outputs_hash
-from .recursion import set_limit
+from .recursion import FixedDepth
 
 __all__ = [
     "AgentState",
@@ -237,16 +236,16 @@ class Cell:
     def _rerun(self, resolve: Resolve) -> None:
         if not self._since:
             return
-        limit = set_limit(_FRAMES_TO_METHOD)
         try:
-            for ran in self._since:
-                context = self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
-                if outputs_hash(context.outcome) != ran.outputs:
-                    raise Nondeterministic(
-                        f"{self.identity} ({self.spec.name}) cannot be restored: run again, its reaction to "
-                        f"{ran.note.type} asks for something else than before; reactions may depend only on "
-                        "state, notification and context"
-                    )
+            with FixedDepth(_FRAMES_TO_METHOD):
+                for ran in self._since:
+                    context = self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
+                    if outputs_hash(context.outcome) != ran.outputs:
+                        raise Nondeterministic(
+                            f"{self.identity} ({self.spec.name}) cannot be restored: run again, its reaction "
+                            f"to {ran.note.type} asks for something else than before; reactions may depend "
+                            "only on state, notification and context"
+                        )
         except Nondeterministic:
             raise
         except BaseException as error:
@@ -256,8 +255,6 @@ class Cell:
                 f"failed when run again ({kind}: {message}); reactions may depend only on "
                 "state, notification and context"
             ) from error
-        finally:
-            sys.setrecursionlimit(limit)
 
     def _replace(self, saved: bytes, agent: Agent) -> None:
         """Keep the saved state, and replace the agent by the one that is loaded from it.
@@ -334,11 +331,8 @@ class Cell:
 
 def _loaded(spec: AgentSpec, state: bytes) -> Agent:
     """Load an agent at the depth at which a reaction loads what it has saved."""
-    limit = set_limit(_FRAMES_TO_LOAD)
-    try:
+    with FixedDepth(_FRAMES_TO_LOAD):
         return spec.load(state)
-    finally:
-        sys.setrecursionlimit(limit)
 
 
 def _check_finished(returned: object) -> None:

@@ -4,7 +4,6 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
-import sys
 from collections import deque
 from typing import Final
 
@@ -17,7 +16,7 @@ from .effects import Effects
 from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
 from .reaction import Reaction
-from .recursion import set_limit
+from .recursion import FixedDepth
 from .runaway import runaway_report
 from .server_links import Link
 from .state import EngineState
@@ -52,11 +51,8 @@ class Engine(EngineState):
         """
         if not any(note.type == Create.type_name for note in notes):
             return notes
-        limit = set_limit(_FRAMES_TO_REACTION)
-        try:
+        with FixedDepth(_FRAMES_TO_REACTION):
             return [self._factory.checked(note) if self._to_factory(note) else note for note in notes]
-        finally:
-            sys.setrecursionlimit(limit)
 
     def _to_factory(self, note: Note) -> bool:
         try:
@@ -74,13 +70,12 @@ class Engine(EngineState):
         Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic, and Unloadable for an
         agent class that cannot be loaded here: the engine must apply no more entries then.
         """
-        limit = set_limit(_FRAMES_TO_REACTION)
         self.current.entry = index
         try:
-            return self._apply(index, now_ns, payload)
+            with FixedDepth(_FRAMES_TO_REACTION):
+                return self._apply(index, now_ns, payload)
         finally:
             self.current.entry = 0
-            sys.setrecursionlimit(limit)
 
     def _apply(self, index: int, now_ns: int, payload: bytes) -> Effects:
         effects = Effects(index)

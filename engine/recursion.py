@@ -9,20 +9,27 @@ an agent or runs a reaction again.
 import sys
 from typing import Final
 
-__all__ = ["REACTION_DEPTH", "set_limit", "stack_depth"]
+__all__ = ["REACTION_DEPTH", "FixedDepth", "stack_depth"]
 
 REACTION_DEPTH: Final = 1000
 """Calls that a reaction may nest, the call of the agent's method included."""
 
 
-def set_limit(frames: int) -> int:
-    """Let `REACTION_DEPTH` calls nest from the frame that is `frames` calls below the caller.
+class FixedDepth:
+    """Context manager: `REACTION_DEPTH` calls can nest from the frame that is `frames` calls below its body."""
 
-    Returns the former limit, for `sys.setrecursionlimit` at the end.
-    """
-    former = sys.getrecursionlimit()
-    sys.setrecursionlimit(stack_depth() - 1 + frames + REACTION_DEPTH)
-    return former
+    __slots__ = ("_former", "_frames")
+
+    def __init__(self, frames: int) -> None:
+        self._frames = frames
+        self._former = 0
+
+    def __enter__(self) -> None:
+        self._former = sys.getrecursionlimit()
+        sys.setrecursionlimit(stack_depth() - 1 + self._frames + REACTION_DEPTH)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setrecursionlimit(self._former)
 
 
 def stack_depth() -> int:

@@ -1,13 +1,12 @@
 """Running the reactions of one agent again, from a trace."""
 
-import sys
 from collections.abc import Callable
 from typing import Final
 
 from ..agents import AgentId, AgentSpec, Note
 from .cell import Cell
 from .class_loading import load_class, stored_class
-from .recursion import set_limit
+from .recursion import FixedDepth
 
 __all__ = ["Rerun"]
 
@@ -48,11 +47,8 @@ class Rerun:
         Raises what the reaction raises. The agent then has the state from before, as it had in the engine.
         """
         note = Note(self._cell.identity, sender, type, payload, request)
-        limit = set_limit(_FRAMES_TO_REACTION)
-        try:
+        with FixedDepth(_FRAMES_TO_REACTION):
             context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
-        finally:
-            sys.setrecursionlimit(limit)
         self.deleted = context.outcome is not None and context.outcome.deleted
         return outputs
 
