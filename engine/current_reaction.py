@@ -58,6 +58,12 @@ class CurrentReaction:
         self.skipped = 0
         """The position of the last reaction that was skipped; 0: none was."""
 
+    @property
+    def to_skip(self) -> bool:
+        """Whether the running reaction is to be skipped."""
+        running = self.running
+        return running is not None and self.skips.get(running[0]) == (self.entry, self.birth)
+
     def check(self, position: int) -> None:
         """Raise Skipped if the reaction at this position is to be skipped."""
         if self.skips.get(position) == (self.entry, self.birth):
@@ -66,6 +72,5 @@ class CurrentReaction:
 
     def interrupt(self) -> None:
         """Raise Skipped if the running reaction is to be skipped. Called in the engine's thread."""
-        running = self.running
-        if running is not None and self.skips.get(running[0]) == (self.entry, self.birth):
+        if self.to_skip:
             raise Skipped

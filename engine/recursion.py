@@ -16,7 +16,7 @@ REACTION_DEPTH: Final = 1000
 
 
 class FixedDepth:
-    """Context manager: `REACTION_DEPTH` calls can nest from the frame that is `frames` calls below its body."""
+    """Context manager. `REACTION_DEPTH` calls can nest from the frame `frames` calls below its body."""
 
     __slots__ = ("_former", "_frames")
 

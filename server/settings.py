@@ -9,6 +9,7 @@ from ..engine import EngineSettings
 from ..hachannel import Settings
 from ..hachannel.transport.connection import LinkSettings
 from .config import Config, Replica, Server
+from .config.properties import BOOLEANS
 from .errors import StartError
 from .node.batching import BatchLimits
 from .node.outputs import NodeSettings
@@ -17,8 +18,6 @@ from .storage.snapshotter import SnapshotSettings
 __all__ = ["ReplicaSettings"]
 
 T = TypeVar("T")
-
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 @attrs.frozen
@@ -58,7 +57,7 @@ class ReplicaSettings:
             return value(name, default, _natural, "a whole number of 0 or more")
 
         def boolean(name: str, default: bool) -> bool:
-            return value(name, default, lambda text: _BOOLEANS[text.lower()], "true or false")
+            return value(name, default, lambda text: BOOLEANS[text.lower()], "true or false")
 
         channel, engine, node, limits = Settings(), EngineSettings(), NodeSettings(), BatchLimits()
         durability = SnapshotSettings()
@@ -105,7 +104,7 @@ def traced_replicas(config: Config) -> dict[str, list[int]]:
 
     def wanted(server: Server, replica: Replica) -> bool:
         text = config.setting("trace", server=server.id, replica=replica.id)
-        return not replica.witness and (text is None or _BOOLEANS.get(text.lower(), True))
+        return not replica.witness and (text is None or BOOLEANS.get(text.lower(), True))
 
     traced = {
         server.name: [replica.id for replica in server.replicas if wanted(server, replica)]

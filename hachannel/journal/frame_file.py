@@ -27,7 +27,7 @@ from ..codec.buffers import Body, parts_of
 from ..codec.checksum import crc32
 from .rows import Corrupt
 
-__all__ = ["FoundFrame", "FrameFile", "FramesCorrupt", "Manifest", "Segment"]
+__all__ = ["FoundFrame", "FrameFile", "FramesCorrupt", "Manifest", "Segment", "sync_directory"]
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 """Size of a segment. A larger frame gets a segment of its own size."""
@@ -103,7 +103,7 @@ class FrameFile:
             # What a killed process wrote can be read, but may not be on the disk yet.
             os.fsync(self._file)
             if create:
-                _sync_directory(path.parent)
+                sync_directory(path.parent)
         self._manifest = manifest
         self.number = manifest.segments[0].first - 1
         """Number of the last frame."""
@@ -294,9 +294,10 @@ class FrameFile:
         return FoundFrame(number, body, bool(flags & _JOINT), start + length)
 
 
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY)
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable: files that were created, renamed or removed in it."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)

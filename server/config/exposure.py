@@ -3,13 +3,12 @@
 from ...hachannel.transport.addresses import is_loopback_host
 from .digest import INSECURE_NETWORK_PROPERTY, SECRET_PROPERTY
 from .model import Config
+from .properties import BOOLEANS
 from .report import Report
 from .servers import Replica, Server
 
 MAX_NAMED = 5
 """Servers that the problem names; the others are counted."""
-
-TRUE = frozenset({"true", "yes", "1"})
 
 
 def check_exposure(config: Config, report: Report) -> None:
@@ -39,6 +38,7 @@ def _is_exposed(config: Config, server: Server, replica: Replica) -> bool:
     def setting(name: str) -> str | None:
         return config.setting(name, server=server.id, replica=replica.id)
 
-    if setting(SECRET_PROPERTY) is not None or (setting(INSECURE_NETWORK_PROPERTY) or "").lower() in TRUE:
+    allowed = BOOLEANS.get((setting(INSECURE_NETWORK_PROPERTY) or "").lower(), False)
+    if setting(SECRET_PROPERTY) is not None or allowed:
         return False
     return any(not is_loopback_host(network.host) for network in replica.networks)

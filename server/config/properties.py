@@ -21,6 +21,9 @@ from .servers import TCP_PROXY_SERVICE, Replica, Server
 
 AGENT_MODULES_PROPERTY = "agent_modules"
 
+BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+"""The words for true and false, in lower case; a file may have them in any."""
+
 HEARTBEATS_TO_SUSPECT = 4
 """A replica is suspected after the silence of at least this many heartbeats: see `hachannel.Settings`."""
 
@@ -46,7 +49,7 @@ def _whole(low: int, high: int) -> Callable[[str], str | None]:
 
 
 def _boolean(text: str) -> str | None:
-    return None if text.lower() in {"true", "yes", "1", "false", "no", "0"} else "must be true or false"
+    return None if text.lower() in BOOLEANS else "must be true or false"
 
 
 def _secret(text: str) -> str | None:

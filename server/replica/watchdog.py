@@ -169,13 +169,7 @@ class Watchdog:
 
     def _interrupt(self, engine: Engine) -> None:
         """Interrupt the running reaction if it is to be skipped; again at each look, as it may go on."""
-        current = engine.current
-        running = current.running
-        if (
-            self._interrupts
-            and running is not None
-            and current.skips.get(running[0]) == (current.entry, current.birth)
-        ):
+        if self._interrupts and engine.current.to_skip:
             main = threading.main_thread().ident
             assert main is not None
             signal.pthread_kill(main, INTERRUPT_SIGNAL)
@@ -189,20 +183,18 @@ def _is_over(engine: Engine, order: SkipOrder) -> bool:
 def _report_of(engine: Engine, seconds: float | None) -> RunningReport:
     current = engine.current
     running = current.running
-    report = RunningReport(
-        os.getpid(), current.entry, current.birth, None if seconds is None else round(seconds, 1)
-    )
+    rounded = None if seconds is None else round(seconds, 1)
     if running is None:
-        return report
+        return RunningReport(os.getpid(), current.entry, current.birth, rounded)
     position, note, cell = running
     agent = str(note.to) if cell is None else str(cell.identity)
     if cell is not None and cell.name is not None:
         agent += f" {cell.name!r}"
     return RunningReport(
-        report.pid,
-        report.entry,
-        report.birth,
-        report.seconds,
+        os.getpid(),
+        current.entry,
+        current.birth,
+        rounded,
         position,
         agent,
         "the factory" if cell is None else cell.spec.name,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from ...hachannel.journal.errors import FRAMES_SUFFIX, frames_path
-from .fsync import sync_directory
+from ...hachannel.journal.frame_file import sync_directory
 from .private_files import PRIVATE_FILE
 
 __all__ = ["JOURNAL_FILE", "JournalFiles"]

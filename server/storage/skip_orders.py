@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from ...hachannel.journal.frame_file import sync_directory
 from .private_files import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 __all__ = ["SkipOrder", "SkipOrders"]
@@ -54,11 +55,7 @@ class SkipOrders:
         self._path.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
         (self._path / str(order)).touch(PRIVATE_FILE)
         for path in (self._path, self._path.parent):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            sync_directory(path)
 
     def read(self) -> frozenset[SkipOrder]:
         """Return the orders. Files of another name are ignored."""

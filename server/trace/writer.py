@@ -16,8 +16,8 @@ from threading import Condition, Thread
 from typing import BinaryIO
 
 from ...engine.reaction import Reaction
+from ...hachannel.journal.frame_file import sync_directory
 from ...replay.schema import Origin
-from ..storage.fsync import sync_directory
 from ..storage.private_files import PRIVATE_DIRECTORY, make_directory, private_opener
 from .columns import Columns
 
