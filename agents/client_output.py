@@ -161,8 +161,6 @@ class WaitingOutput(msgspec.Struct, array_like=True):
     others: OutputQueue = msgspec.field(default_factory=OutputQueue)
     notes: int = 0
     size_bytes: int = 0
-    last_page: int = 0
-    """Number of the last stored page."""
     refused: int = 0
     """The last request whose answer was refused."""
 
@@ -176,17 +174,18 @@ class WaitingOutput(msgspec.Struct, array_like=True):
         fits = self.size_bytes + note_bytes(note) <= MAX_WAITING_BYTES or not self.notes
         return fits and self.notes < MAX_WAITING_NOTES
 
-    def append(self, note: ServerNote) -> tuple[int, list[ServerNote]] | None:
-        """Append a notification. Return the number and content of a page that is to be stored, or None."""
+    def append(self, note: ServerNote, page: int) -> list[ServerNote] | None:
+        """Append a notification. Return the content of a page that is to be stored, or None.
+
+        page: the number of that page.
+        """
         queue = self.answers if note.request else self.others
         self.notes += 1
         self.size_bytes += note_bytes(note)
-        page = queue.append(note)
-        if page is None:
-            return None
-        self.last_page = self.last_page % _PAGES + 1
-        queue.pages.append(PageEntry(self.last_page, len(page), sum([note_bytes(each) for each in page])))
-        return self.last_page, page
+        notes = queue.append(note)
+        if notes is not None:
+            queue.pages.append(PageEntry(page, len(notes), sum([note_bytes(each) for each in notes])))
+        return notes
 
     def sent(self, note: ServerNote) -> None:
         """Count a notification that no longer waits."""
@@ -228,6 +227,11 @@ class OutputFlow(msgspec.Struct, array_like=True):
     """What is not sent yet; None if that is nothing."""
     last_page: int = 0
     """Number of the last page of what waits, or waited."""
+
+    @property
+    def next_page(self) -> int:
+        """The number of the next page."""
+        return self.last_page % _PAGES + 1
 
 
 def page_id(proxy: AgentId, page: int) -> AgentId:

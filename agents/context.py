@@ -8,10 +8,10 @@ from typing import Any, Final
 import attrs
 import msgspec
 
-from .agent import Agent, AgentError, agent_spec
+from .agent import Agent, AgentError, AgentSpec, agent_spec
 from .builtin import Create
 from .envelope import Note, ReplyTo, check_address
-from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, Address, AgentId, factory
+from .ids import Address, AgentId, factory
 from .names import check_importable
 from .notification import Notification, encode
 from .state_types import with_sorted_sets
@@ -186,11 +186,8 @@ class Context:
     def _check_creation(self, to: Address) -> None:
         """Raise AgentError for a `Create` to the factory of this server that `create` has not made.
 
-        Its class may be missing on one replica only. Other servers check what they receive. The agents of the
-        platform create agents of its own classes.
+        Its class may be missing on one replica only. Other servers check what they receive.
         """
-        if not FIRST_FREE_STAMP <= self.agent.stamp < FIRST_CONNECTION_STAMP:
-            return
         with contextlib.suppress(ValueError):
             to = AgentId.parse(to) if isinstance(to, str) and to.startswith("#") else to
         if to == factory(self.agent.host):
@@ -230,9 +227,16 @@ class Context:
         spec.build(values)
         identity = AgentId(self.agent.host, host, self._next_stamp)
         self._next_stamp += 1
-        create = Create(class_name=spec.location, name=name, state=values, id=identity)
-        self._post(factory(host), create.type_name, encode(create), creating=True)
+        self._request_creation(spec, name, values, identity)
         return identity
+
+    def create_at(self, identity: AgentId, cls: type[Agent], state: Mapping[str, Any]) -> None:
+        """Create an agent under an id that this agent has chosen. For built-in agents."""
+        self._request_creation(agent_spec(cls), None, msgspec.msgpack.encode(dict(state)), identity)
+
+    def _request_creation(self, spec: AgentSpec, name: str | None, state: bytes, identity: AgentId) -> None:
+        create = Create(class_name=spec.location, name=name, state=state, id=identity)
+        self._post(factory(identity.host), create.type_name, encode(create), creating=True)
 
     def delete(self) -> None:
         """Delete this agent when the reaction has ended without an exception."""

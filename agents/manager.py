@@ -1,12 +1,11 @@
 """The built-in agent that opens client connections. Source: HA Joram specification, section 5.1.2."""
 
 import attrs
-import msgspec
 
-from .agent import Agent, agent_spec, reacts
-from .builtin import Create, Created, CreateFailed
+from .agent import Agent, reacts
+from .builtin import Created, CreateFailed
 from .context import Context
-from .ids import FIRST_CONNECTION_STAMP, AgentId, factory, outside
+from .ids import FIRST_CONNECTION_STAMP, AgentId, outside
 from .notification import Notification
 from .proxy import ConnectionEnded, MasterChanged, ProxyAgent
 
@@ -58,11 +57,10 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
         if len(self.connections) >= note.max_connections:
             ctx.send(ctx.sender, OpenRefused(f"the server has {note.max_connections} connections already"))
             return
-        state = msgspec.msgpack.encode({"user": note.user, "idle_timeout_s": note.idle_timeout_s})
         here = ctx.agent.host
         proxy = AgentId(here, here, FIRST_CONNECTION_STAMP + self.opened)
         self.opened += 1
-        ctx.send(factory(here), Create(agent_spec(ProxyAgent).location, None, state, proxy))
+        ctx.create_at(proxy, ProxyAgent, {"user": note.user, "idle_timeout_s": note.idle_timeout_s})
         self.connections[str(proxy)] = note.user
         ctx.send(proxy, MasterChanged())
         ctx.send(ctx.sender, Opened(proxy))

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import attrs
 import msgspec
 
-from .agent import Agent, agent_spec, reacts
-from .builtin import FAILURES, Create, ExceptionNotification, UnknownAgent
+from .agent import Agent, reacts
+from .builtin import FAILURES, ExceptionNotification, UnknownAgent
 from .client_output import (
     MAX_OUTPUT_BYTES,
     MAX_OUTPUT_NOTES,
@@ -29,7 +29,7 @@ from .client_output import (
 )
 from .context import Context
 from .envelope import MAX_REQUEST, Opaque
-from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, factory, outside
+from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, outside
 from .notification import Notification, decode, encode
 
 __all__ = [
@@ -182,11 +182,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         """Forward what the client sends, keep and emit what is for the client."""
         if note.type == CLIENT_INPUT and ctx.sender == outside(ctx.agent.host):
             self._accept_input(ctx, _decode_input(note.payload))
-        elif (
-            note.type == UnknownAgent.type_name
-            and self.flow.waiting is not None
-            and self._page_lost(ctx, note)
-        ):
+        elif note.type == UnknownAgent.type_name and self._page_lost(ctx, note):
             self._send_waiting(ctx)
         else:
             self._queue_output(ctx, ctx.sender, note.type, note.payload, note.request)
@@ -212,8 +208,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             return
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(note.out_ack)
-        self._read_again(ctx)
-        self._send_waiting(ctx)
+        self._resume_waiting(ctx)
         ctx.send(
             ctx.sender,
             Reopened(self.last_in, self.last_out_ack + 1, list(self.output), self.idle_timeout_s),
@@ -230,11 +225,11 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     @reacts
     def page_read(self, ctx: Context, note: PageRead) -> None:
         """Send what a page held, as far as the client has room."""
-        expected = ctx.sender == page_id(ctx.agent, note.page) and self.flow.waiting is not None
-        if not (
-            expected
-            and self.flow.waiting
-            and self.flow.waiting.page_read(note.page, _decode_page(note.notes))
+        waiting = self.flow.waiting
+        if (
+            waiting is None
+            or ctx.sender != page_id(ctx.agent, note.page)
+            or not waiting.page_read(note.page, _decode_page(note.notes))
         ):
             self._stray(ctx, note)
             return
@@ -268,9 +263,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(frame.out_ack)
         self.flow.credit.raise_to(frame.credit_notes, frame.credit_bytes)
-        if self.flow.waiting is not None:
-            self._read_again(ctx)
-            self._send_waiting(ctx)
+        self._resume_waiting(ctx)
         known = self.last_in + 1 - frame.first_seq
         if known < 0:
             # A post of the service was lost; the client sends its notifications again when it reopens.
@@ -315,7 +308,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
             return
         if waiting is None:
-            waiting = self.flow.waiting = WaitingOutput(last_page=self.flow.last_page)
+            waiting = self.flow.waiting = WaitingOutput()
         if waiting.has_room(note):
             self._append_waiting(ctx, waiting, note)
         else:
@@ -337,14 +330,12 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         return True
 
     def _append_waiting(self, ctx: Context, waiting: WaitingOutput, note: ServerNote) -> None:
-        stored = waiting.append(note)
-        if stored is not None:
-            page, notes = stored
+        page = self.flow.next_page
+        notes = waiting.append(note, page)
+        if notes is not None:
             self.flow.last_page = page
             state = {"proxy": ctx.agent, "page": page, "notes": _encode_page(notes)}
-            location = agent_spec(OutputPage).location
-            create = Create(location, None, msgspec.msgpack.encode(state), page_id(ctx.agent, page))
-            ctx.send(factory(ctx.agent.host), create)
+            ctx.create_at(page_id(ctx.agent, page), OutputPage, state)
 
     def _send_waiting(self, ctx: Context) -> None:
         """Send what waits, as far as the client has room."""
@@ -375,10 +366,15 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if waiting.empty:
             self.flow.waiting = None
 
-    def _read_again(self, ctx: Context) -> None:
-        """Ask again for pages that are being read, in a turn that begins: the one before was stopped."""
-        for page in self.flow.waiting.reading() if self.flow.waiting is not None else ():
-            ctx.send(page_id(ctx.agent, page), ReadPage())
+    def _resume_waiting(self, ctx: Context) -> None:
+        """Send what waits, in a turn that begins.
+
+        A page that is still being read is asked for again: the turn before was stopped.
+        """
+        if self.flow.waiting is not None:
+            for page in self.flow.waiting.reading():
+                ctx.send(page_id(ctx.agent, page), ReadPage())
+            self._send_waiting(ctx)
 
     def _page_lost(self, ctx: Context, note: Opaque) -> bool:
         """Skip a page that is being read, if the notification reports that it does not exist."""
