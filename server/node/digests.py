@@ -15,6 +15,7 @@ __all__ = [
     "Verdict",
     "decode_direct",
     "encode_direct",
+    "verdict_sentence",
 ]
 
 KEPT_POSITIONS = 64
@@ -90,10 +91,16 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The verdict for the log, without full stop."""
-        return (
-            f"replica {self.replica} is in another state than the others since some entry between "
-            f"{self.after + 1} and {self.index}"
-        )
+        return verdict_sentence(self.replica, self.after, self.index)
+
+
+def verdict_sentence(replica: int, after: int, index: int, first: str = "") -> str:
+    """Return the sentence about a replica that differs, without full stop.
+
+    `after` and `index`: see `Verdict`. `first` says which entry differs first, if that is known.
+    """
+    since = f": {first}" if first else f" since some entry between {after + 1} and {index}"
+    return f"replica {replica} is in another state than the others{since}"
 
 
 class DigestBook:

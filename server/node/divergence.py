@@ -21,6 +21,7 @@ from .digests import (
     Verdict,
     decode_direct,
     encode_direct,
+    verdict_sentence,
 )
 from .outcome_history import OutcomeHistory
 
@@ -230,12 +231,10 @@ class DivergenceDetector:
     def _on_diverged(self, now: float, master: int, message: Diverged) -> None:
         """Find the first entry that ended otherwise than on the master, and report it."""
         first = self._history.first_difference(self._me, master, message.outcomes)
-        since = (
-            f": {first}" if first else f" since some entry between {message.after + 1} and {message.index}"
-        )
+        verdict = verdict_sentence(message.replica, message.after, message.index, first)
         sentence = (
-            f"replica {message.replica} is in another state than the others{since}; it does not serve until "
-            "it has the state of another one; agents must be deterministic"
+            f"{verdict}; it does not serve until it has the state of another one; "
+            "agents must be deterministic"
         )
         self._report_difference(sentence)
         self._send(master, Difference(message.replica, sentence))
