@@ -178,24 +178,8 @@ def slow_down(cluster, host, write_s):
     host.machine.sync_later = later
 
 
-def test_a_learner_whose_disk_needs_longer_than_stall_s_for_a_write_is_not_taken_in():
-    """It has nothing to write otherwise."""
-    cluster = ScriptedCluster(3, disk=True)
-    master = cluster.form()
-    cluster.everywhere(cluster.submit(master, 20))
-    late = cluster.hosts[2]
-    late.crash()
-    before = cluster.whole(but=[2]).channel.view
-    slow_down(cluster, late, 5.5)
-    late.start()
-    cluster.run(30.0)
-    assert master.channel.view == before
-    del late.machine.sync_later
-    cluster.everywhere(cluster.submit(cluster.whole(), 3))
-
-
-@pytest.mark.parametrize("write_s", [0.5, 1.5, 4.0])
-def test_a_learner_with_a_slow_disk_is_taken_in_at_the_first_attempt(write_s):
+def late_with_a_slow_disk(write_s):
+    """Return a cluster, its master, a replica that returns with a slow disk, and the view without it."""
     cluster = ScriptedCluster(3, disk=True)
     master = cluster.form()
     cluster.everywhere(cluster.submit(master, 20))
@@ -204,6 +188,21 @@ def test_a_learner_with_a_slow_disk_is_taken_in_at_the_first_attempt(write_s):
     before = cluster.whole(but=[2]).channel.view
     slow_down(cluster, late, write_s)
     late.start()
+    return cluster, master, late, before
+
+
+def test_a_learner_whose_disk_needs_longer_than_stall_s_for_a_write_is_not_taken_in():
+    """It has nothing to write otherwise."""
+    cluster, master, late, before = late_with_a_slow_disk(5.5)
+    cluster.run(30.0)
+    assert master.channel.view == before
+    del late.machine.sync_later
+    cluster.everywhere(cluster.submit(cluster.whole(), 3))
+
+
+@pytest.mark.parametrize("write_s", [0.5, 1.5, 4.0])
+def test_a_learner_with_a_slow_disk_is_taken_in_at_the_first_attempt(write_s):
+    cluster, master, late, before = late_with_a_slow_disk(write_s)
     cluster.run(12 * write_s)
     assert master.channel.view.number.counter == before.number.counter + 1
     assert late.channel.role == "slave"

@@ -58,21 +58,25 @@ def outcome(operation: Callable[[], object]) -> str:
     return text if time.monotonic() - began < AT_ONCE_S else f"{text}, after a while"
 
 
+def operations(connection, notification) -> "list[Callable[[], object]]":
+    """The operations of a connection, of any face."""
+    return [
+        lambda: connection.send("alice", notification),
+        lambda: connection.send_nowait("alice", notification),
+        lambda: connection.request("alice", notification),
+        lambda: connection.flush(),
+        lambda: connection.receive(),
+        lambda: connection.close(),
+    ]
+
+
 def test_a_blocking_connection_is_closed_in_a_child_and_goes_on_in_the_parent(model, deposit, balance):
     with connect(model.url, user="root", password="root") as connection:
         connection.send("alice", deposit(1))
 
         def work():
-            operations = (
-                lambda: connection.send("alice", deposit(2)),
-                lambda: connection.send_nowait("alice", deposit(2)),
-                lambda: connection.request("alice", deposit(2)),
-                lambda: connection.flush(),
-                lambda: connection.receive(),
-                lambda: connection.is_open,
-                lambda: connection.close(),
-            )
-            return [outcome(operation) for operation in operations]
+            *calls, close = operations(connection, deposit(2))
+            return [outcome(call) for call in (*calls, lambda: connection.is_open, close)]
 
         for _ in range(3):
             assert in_a_child(work) == [SENTENCE] * 5 + ["returned False", "returned None"]
@@ -98,15 +102,10 @@ def test_an_asyncio_connection_is_closed_in_a_child_and_goes_on_in_the_parent(mo
             await connection.send("alice", deposit(1))
 
             def work():
-                operations = (
-                    lambda: connection.send("alice", deposit(2)),
-                    lambda: connection.send_nowait("alice", deposit(2)),
-                    lambda: connection.request("alice", deposit(2)),
-                    lambda: connection.flush(),
-                    lambda: connection.receive(),
-                    lambda: connection.close(),
-                )
-                return [outcome(lambda start=start: asyncio.run(start())) for start in operations]
+                return [
+                    outcome(lambda start=start: asyncio.run(start()))
+                    for start in operations(connection, deposit(2))
+                ]
 
             assert in_a_child(work) == [SENTENCE] * 5 + ["returned None"]
             assert await connection.request("alice", deposit(3)) == balance(4)
@@ -129,15 +128,7 @@ async def test_a_twisted_connection_is_closed_in_a_child_and_goes_on_in_the_pare
             result.raiseException()
 
     def work():
-        operations = (
-            lambda: connection.send("alice", deposit(2)),
-            lambda: connection.send_nowait("alice", deposit(2)),
-            lambda: connection.request("alice", deposit(2)),
-            lambda: connection.flush(),
-            lambda: connection.receive(),
-            lambda: connection.close(),
-        )
-        return [outcome(lambda start=start: now(start())) for start in operations]
+        return [outcome(lambda start=start: now(start())) for start in operations(connection, deposit(2))]
 
     assert in_a_child(work) == [SENTENCE] * 5 + ["returned None"]
     assert await connection.request("alice", deposit(3)) == balance(4)

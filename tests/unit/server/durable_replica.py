@@ -8,11 +8,10 @@ import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from quorate import Agent, Context, Notification, reacts
+from quorate import Agent, Context, reacts
 from quorate.agents import Note, agent_spec, encode, factory, outside
 from quorate.agents.builtin import Create
 from quorate.engine import Engine, EngineSettings, Posts, encode_batch
-from quorate.hachannel.journal.journal import Identity
 from quorate.hachannel.model.log import Appended, Applied, Committed, LogRecord
 from quorate.hachannel.model.messages import Entry
 from quorate.hachannel.model.view import View, ViewNumber, Voter
@@ -20,14 +19,10 @@ from quorate.server.storage.durability import Durability
 from quorate.server.storage.recovery import Recovery
 from quorate.server.storage.snapshotter import SnapshotSettings, Snapshotter
 
-ME = Identity("cluster", "s0", 0)
+from .disk_rig import ME, Add
+
 NUMBER = ViewNumber(1, 0, 7)
 VIEW = View(NUMBER, (Voter(0, 7),), (Voter(0, 7),), 1, 0)
-
-
-@attrs.frozen
-class Add(Notification):
-    number: int
 
 
 @attrs.define

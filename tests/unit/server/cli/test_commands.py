@@ -479,34 +479,25 @@ def test_an_empty_name_is_left_to_the_server_to_refuse(one: Any, bank: str) -> N
     assert decode(Create, served.requested[0].payload).name == ""
 
 
-def test_a_notification_to_a_missing_agent_is_a_failure_that_says_how_to_list_agents(
-    one: Any, bank: str
+@pytest.mark.parametrize(
+    ("server", "address", "remedy"),
+    [
+        ("0", "bob", " on server s0; list its agents with: quorate agents {config} --server s0"),
+        ("s0", "nobody@s7", ": the file has no server s7; it has s0."),
+    ],
+)
+def test_a_notification_to_a_missing_agent_is_a_failure_that_says_what_there_is(
+    one: Any, bank: str, server: str, address: str, remedy: str
 ) -> None:
-    failure = Note(outside(0), ALICE, UnknownAgent.type_name, encode(UnknownAgent("bob", "m:T")))
-    _, config = one(failure=failure, answer=lambda note: UnknownAgent("bob", note.type))
+    failure = Note(outside(0), ALICE, UnknownAgent.type_name, encode(UnknownAgent(address, "m:T")))
+    _, config = one(failure=failure, answer=lambda note: UnknownAgent(address, note.type))
     for options in ((), ("--request",)):
         shown = run(
-            send.command, config, "--server", "0", "bob", f"{bank}:Deposit", '{"amount": 1}', *options
+            send.command, config, "--server", server, address, f"{bank}:Deposit", '{"amount": 1}', *options
         )
         assert (shown.exit_code, shown.stderr) == (
             1,
-            "quorate: There is no agent bob on server s0; "
-            f"list its agents with: quorate agents {config} --server s0\n",
-        )
-
-
-def test_a_notification_to_an_agent_of_an_unknown_server_says_which_servers_there_are(
-    one: Any, bank: str
-) -> None:
-    failure = Note(outside(0), ALICE, UnknownAgent.type_name, encode(UnknownAgent("nobody@s7", "m:T")))
-    _, config = one(failure=failure, answer=lambda note: UnknownAgent("nobody@s7", note.type))
-    for options in ((), ("--request",)):
-        shown = run(
-            send.command, config, "--server", "s0", "nobody@s7", f"{bank}:Deposit", '{"amount": 1}', *options
-        )
-        assert (shown.exit_code, shown.stderr) == (
-            1,
-            "quorate: There is no agent nobody@s7: the file has no server s7; it has s0.\n",
+            f"quorate: There is no agent {address}{remedy.format(config=config)}\n",
         )
 
 
