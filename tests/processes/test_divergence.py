@@ -1,5 +1,8 @@
 """Replicas whose agents do something else than those of the others, as processes."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from quorate.client import connect
@@ -47,8 +50,23 @@ class Clock(Agent):
 reads a clock."""
 
 
+INSTALLED = " was installed, "
+"""In the log of a replica that has received the state of another one."""
+
+
 def whole(site: Site) -> None:
     site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave", "witness"])
+
+
+def differ(site: Site, replica: int, send: Callable[[], object]) -> None:
+    """Send what a replica handles otherwise than the others, and wait until that is noticed."""
+
+    def found(all: list[dict[str, Any]]) -> str:
+        return next((each["divergence"] for each in all if each["replica"] == replica), "")
+
+    before = found(site.statuses())
+    send()
+    site.until(lambda all: found(all) not in ("", before))
 
 
 def pid_of(site: Site, replica: int) -> int:
@@ -69,8 +87,12 @@ def test_a_slave_with_a_wrong_state_never_serves_it_and_gets_the_state_of_the_ma
     (site.place / f"wrong-{pid_of(site, slave)}").touch()
     with connect(site.url(), user="root", password="root") as client:
         client.send("ledger", Entry(1))
-        client.send("ledger", Entry(2))
-        site.until(lambda all: any(each["divergence"] for each in all if each["replica"] == slave))
+        # The pauses before a replica that differs again gets the state grow: 0, 1, 2, then 4 s.
+        for installed in range(1, 4):
+            differ(site, slave, lambda: client.send("ledger", Entry(2)))
+            site.until(lambda _, installed=installed: site.log(slave).count(INSTALLED) == installed)
+            whole(site)
+        differ(site, slave, lambda: client.send("ledger", Entry(2)))
         site.kill(master)
         blocked = site.until(
             lambda all: any(
@@ -81,10 +103,10 @@ def test_a_slave_with_a_wrong_state_never_serves_it_and_gets_the_state_of_the_ma
         site.start(master)
         whole(site)
         client.send("ledger", Entry(3))
-        assert ask_ledger(client) == [1, 2, 3]
+        assert ask_ledger(client) == [1, 2, 2, 2, 2, 3]
         site.kill(master)
         assert site.master() == slave
-        assert ask_ledger(client) == [1, 2, 3]
+        assert ask_ledger(client) == [1, 2, 2, 2, 2, 3]
     assert site.incarnations(slave) == voter
     named = f"replica {slave} is in another state than the others: entry "
     assert named in site.log(slave)
