@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself. PYTHON=... chooses the interpreter it is made with.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo quick test long mutants check fmt clean
+.PHONY: help venv demo quick test long mutants check docs fmt clean
 
 BIN := .venv/bin
 CORE := .venv/.core
@@ -45,6 +45,10 @@ check: $(READY)  ## ruff, mypy and pyright
 	$(BIN)/mypy
 	@$(BIN)/pyright --version >/dev/null 2>&1 || { echo "make check: pyright cannot run here: it needs Node.js; install node, or let it download one (network)" >&2; exit 1; }
 	$(BIN)/pyright
+
+docs: $(READY)  ## the documentation as a site, in build/docs/index.html
+	@$(BIN)/python -m sphinx -q -W --keep-going -c docs . build/docs
+	@echo "The first page is build/docs/index.html."
 
 fmt: $(READY)  ## format, and mend what ruff can mend
 	$(BIN)/ruff check --fix .
