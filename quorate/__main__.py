@@ -36,6 +36,9 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "new": Entry(
+        "quorate.server.cli.new:command", "Make a small project: servers, an agent, a client, tests."
+    ),
     "check": Entry("quorate.server.cli.check:command", "Validate an a3servers.xml and summarize it."),
     "up": Entry("quorate.server.cli.up:command", "Run every server and replica of this host."),
     "start": Entry("quorate.server.cli.start:command", "Run one replica of one server."),

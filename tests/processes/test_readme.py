@@ -1,4 +1,4 @@
-"""The tour of README.md is true: every command in it is run, in order, and says what the page says."""
+"""The tours of README.md and of a new project are true: every command is run, and says what the page says."""
 
 import os
 import re
@@ -13,9 +13,11 @@ import pytest
 
 from quorate.demo.ports import write_config
 
-pytestmark = [pytest.mark.processes, pytest.mark.spark]
+pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
+SET_UP = ("make venv", ". .venv")
+"""How the commands begin that set up an environment: tests have one."""
 BOUND_S = 600.0
 """How long one command may take: a Spark job takes minutes where other tests run beside it."""
 
@@ -89,18 +91,18 @@ def terminals() -> Iterator[list[Foreground]]:
         terminal.process.wait(BOUND_S)
 
 
-def test_the_tour_of_the_readme_is_true(directory: Path, terminals: list[Foreground]) -> None:
-    pytest.importorskip("pyspark")
+def run_tour(page: str, directory: Path, terminals: list[Foreground], replicas: int) -> int:
+    """Run the commands of a page, but those of the set-up; return how many there were."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     env = os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"}
     run = 0
-    for step in steps((ROOT / "README.md").read_text()):
-        if step.command.startswith("pip install"):
+    for step in steps(page):
+        if step.command.startswith(SET_UP):
             continue
         run += 1
         if step.command.startswith("quorate up"):
             terminals.append(Foreground(step.command, directory, env))
-            terminals[-1].wait_for(r"ready, (master|slave)", 4)
+            terminals[-1].wait_for(r"ready, (master|slave)", replicas)
         elif step.command.startswith("quorate start"):
             terminals.append(Foreground(step.command, directory, env))
             terminals[-1].wait_for(r"s0\.0 (master|slave), network", 1)
@@ -117,4 +119,22 @@ def test_the_tour_of_the_readme_is_true(directory: Path, terminals: list[Foregro
             assert done.returncode == 0, (step.command, done.stdout, done.stderr)
             if step.said:
                 assert done.stdout.strip() == step.said, step.command
-    assert run == 12
+    return run
+
+
+@pytest.mark.spark
+def test_the_tour_of_the_readme_is_true(directory: Path, terminals: list[Foreground]) -> None:
+    pytest.importorskip("pyspark")
+    assert run_tour((ROOT / "README.md").read_text(), directory, terminals, replicas=4) == 12
+
+
+def test_the_readme_of_a_new_project_is_true(tmp_path: Path, terminals: list[Foreground]) -> None:
+    project = tmp_path / "my-orders"
+    subprocess.run([sys.executable, "-m", "quorate", "new", project], check=True, timeout=BOUND_S)
+    config = project / "a3servers.xml"
+    change = write_config(config, config, free=lambda _port: False)
+    client = (project / "client.py").read_text()
+    for old, new in change.items():
+        client = client.replace(f":{old}", f":{new}")
+    (project / "client.py").write_text(client)
+    assert run_tour((project / "README.md").read_text(), project, terminals, replicas=3) == 5
