@@ -5,10 +5,19 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
 
+from .encoding_fault import encoding_fault
 from .fields import annotations_of, declared_fields, field_names, is_decorated, is_frozen, lost_fields
 from .names import AgentError, ClassNames, location, names_of
 from .nesting import TOO_DEEP, nested_too_deep
-from .state_types import check_keeps_fields, decoder, hints_of, may_hold_sets, may_nest, with_sorted_sets
+from .state_types import (
+    check_keeps_fields,
+    check_no_any,
+    decoder,
+    hints_of,
+    may_hold_sets,
+    may_nest,
+    with_sorted_sets,
+)
 
 __all__ = [
     "UNREADABLE",
@@ -39,7 +48,8 @@ class Notification:
             amount: int
 
     Fields may be of any type that msgspec encodes: numbers, text, bytes, dates, UUIDs, lists, dicts,
-    tuples, enumerations, and attrs classes or dataclasses of these. No field is private.
+    tuples, enumerations, and attrs classes or dataclasses of these. No field is private, and none is
+    annotated with `Any`: its value would arrive as one of another type, a tuple as a list.
 
     ``class Deposit(Notification, name="bank.deposit")`` gives it a name on the wire that does not depend on
     its module: ``bank.deposit/1``. `version` (1 unless given) is the number in it. `also` holds whole names
@@ -108,6 +118,12 @@ def _check_decorated(cls: type[Notification]) -> None:
         raise AgentError(
             f"{location(cls)} can be changed after it was sent; decorate the class with @attrs.frozen"
         )
+    try:
+        hints = hints_of(cls)
+    except AgentError:  # names a class that is defined later: checked when it is sent first
+        return
+    for name, kind in hints.items():
+        check_no_any(kind, f"{location(cls)}: {name}", within_classes=False)
 
 
 def _check_none_private(cls: type[Notification], fields: list[str]) -> None:
@@ -140,8 +156,9 @@ _encoder = msgspec.msgpack.Encoder()
 def encode(notification: Notification) -> bytes:
     """Encode the fields of a notification in MessagePack.
 
-    Raises TypeError, naming the class, if it is not a Notification, a field cannot be encoded, or a value is
-    nested too deep; AgentError, with the remedy, if no notification of the class can be sent.
+    Raises TypeError if it is not a Notification, or has a value that is nested too deep or is of a type that
+    cannot be sent; ValueError for an integer or text out of its range. Both name the class and the field.
+    Raises AgentError, with the remedy, if no notification of the class can be sent.
     """
     if not isinstance(notification, Notification):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
@@ -153,7 +170,7 @@ def encode(notification: Notification) -> bytes:
     except AgentError:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise TypeError(f"{notification.type_name} cannot be encoded: {error}") from error
+        raise encoding_fault(notification, notification.type_name, error) from error
     if nests and nested_too_deep(payload):
         raise TypeError(f"{notification.type_name} cannot be encoded: {TOO_DEEP}")
     return payload
@@ -174,6 +191,7 @@ def _treatment(cls: Any) -> Any:
         return with_sorted_sets, True
     for name, kind in hints.items():
         check_keeps_fields(kind, f"{location(cls)}: {name}")
+        check_no_any(kind, f"{location(cls)}: {name}")
     sort = with_sorted_sets if any(may_hold_sets(kind) for kind in hints.values()) else None
     return sort, any(may_nest(kind) for kind in hints.values())
 

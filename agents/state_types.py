@@ -65,12 +65,12 @@ def check_keeps_fields(kind: Any, where: str) -> None:
 def check_no_any(kind: Any, where: str, *, within_classes: bool = True) -> None:
     """Raise AgentError if a value of the type may be anything.
 
-    Such a value can be one that cannot be stored, and comes back as one of another type: a list for a tuple.
+    Such a value may be impossible to send or store, or come back as one of another type: a list for a tuple.
     With `within_classes` false the fields of classes are not examined: their types may not be defined yet.
     """
     if Any in _parts(kind, within_classes=within_classes):
         raise AgentError(
-            f"{where} may be of any type, and then it cannot be stored safely; name the types, "
+            f"{where} may be of any type, and then it cannot be sent or stored safely; name the types, "
             "as in int | str | list[float]"
         )
 

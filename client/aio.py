@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Generator
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast, overload
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
@@ -17,15 +18,14 @@ from .connection_base import (
     ConnectionBase,
     new_driver,
     not_answered,
-    reply_types,
-    send_arguments,
     timed_out,
 )
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
 from .pending import Received, ReplyTypes
-from .url import Endpoint, parse_url
+from .time_limits import time_limit
+from .url import Endpoint
 
 __all__ = ["AsyncConnection", "AsyncioPort", "aconnect"]
 
@@ -166,18 +166,20 @@ class AsyncConnection(ConnectionBase):
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> None:
         """Send a notification, and return when the cluster has it, whatever fails meanwhile."""
+        arguments = send_arguments(to, notification)
         async with _limit(timeout, NOT_ACKNOWLEDGED):
-            seq = await self._post(to, notification, 0)
+            seq = await self._post(arguments)
             waiter = self._loop.create_future()
             self._pending.expect_ack(seq, waiter)
             await waiter
 
     async def send_nowait(self, to: AgentId | ReplyTo | str, notification: Notification) -> None:
         """Send a notification without waiting for the acknowledgement. Waits while the window is full."""
-        await self._post(to, notification, 0)
+        await self._post(send_arguments(to, notification))
 
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until the cluster has everything sent so far."""
+        time_limit(timeout)
         if not self._all_acknowledged():
             waiter = self._loop.create_future()
             self._pending.expect_ack(self._session.outbox.last_seq, waiter)
@@ -211,12 +213,14 @@ class AsyncConnection(ConnectionBase):
         timeout: float | None = None,
     ) -> Notification:
         """Send a notification and return the agent's answer to it, which has one of the classes `reply`."""
+        limit_s, types = self._request_limit_s(timeout), reply_types(reply)
         number = self._next_request()
+        arguments = request_arguments(to, notification, number)
         waiter = self._loop.create_future()
-        self._pending.expect_reply(number, waiter, reply_types(reply))
+        self._pending.expect_reply(number, waiter, types)
         try:
-            async with _limit(self._request_limit_s(timeout), not_answered(to)):
-                await self._post(to, notification, number)
+            async with _limit(limit_s, not_answered(to)):
+                await self._post(arguments)
                 return cast("Notification", await waiter)
         finally:
             self._pending.cancel_reply(number)
@@ -225,6 +229,7 @@ class AsyncConnection(ConnectionBase):
 
     async def receive(self, *, timeout: float | None = None) -> Received:
         """Return the next notification that answers no request."""
+        time_limit(timeout)
         waiter = self._loop.create_future()
         self._driver.receive(waiter)
         try:
@@ -235,6 +240,7 @@ class AsyncConnection(ConnectionBase):
 
     async def close(self, *, timeout: float | None = 5.0) -> None:
         """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        time_limit(timeout)
         if not self._pending.ended and timeout != 0:
             with contextlib.suppress(QuorateClientError):
                 await self.flush(timeout=timeout)
@@ -251,8 +257,7 @@ class AsyncConnection(ConnectionBase):
     ) -> None:
         await self.close(timeout=5.0 if kind is None else 0)
 
-    async def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
-        arguments = send_arguments(to, notification, request)
+    async def _post(self, arguments: SendArguments) -> int:
         session = self._session
         while session.full and not session.ended:
             self._flush()
@@ -280,6 +285,7 @@ class AsyncConnection(ConnectionBase):
 @contextlib.asynccontextmanager
 async def _limit(timeout: float | None, what: str) -> AsyncGenerator[None, None]:
     """Raise `RequestTimeout` after `timeout` seconds; None sets no limit."""
+    timeout = time_limit(timeout)
     if timeout is None:
         yield
         return
@@ -295,13 +301,13 @@ async def _limit(timeout: float | None, what: str) -> AsyncGenerator[None, None]
 class _Opening:
     """The result of `aconnect`: an awaitable, and an asynchronous context manager."""
 
-    def __init__(self, driver: Callable[[], Driver], request_timeout_s: float | None):
-        self._new_driver = driver
+    def __init__(self, driver: Driver, request_timeout_s: float | None):
+        self._driver = driver
         self._request_timeout_s = request_timeout_s
         self._connection: AsyncConnection | None = None
 
     async def _open(self) -> AsyncConnection:
-        driver = self._new_driver()
+        driver = self._driver
         connection = AsyncConnection(driver, self._request_timeout_s)
         waiter = asyncio.get_running_loop().create_future()
         driver.pending.expect_open(waiter)
@@ -342,7 +348,5 @@ def aconnect(
 
     The arguments and errors are those of `quorate.connect`.
     """
-    parse_url(url)
-    return _Opening(
-        lambda: new_driver(url, user, password, timeout, reconnect_timeout, settings), request_timeout
-    )
+    driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
+    return _Opening(driver, time_limit(request_timeout, "request_timeout"))

@@ -18,6 +18,7 @@ from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
 from .aio import AsyncioPort
+from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
@@ -25,8 +26,6 @@ from .connection_base import (
     ConnectionBase,
     new_driver,
     not_answered,
-    reply_types,
-    send_arguments,
     timed_out,
 )
 from .driver import Driver
@@ -34,6 +33,7 @@ from .errors import QuorateClientError, RequestTimeout
 from .events import SessionSettings
 from .frames import note_size
 from .pending import Received, ReplyTypes
+from .time_limits import time_limit
 
 __all__ = ["Connection", "connect"]
 
@@ -45,10 +45,10 @@ _Command = tuple[AgentId | str, str, bytes, int, "Future[None] | None", _Answer 
 
 
 class _TimeLimit:
-    """The time that an operation has, from now on."""
+    """The time that an operation has, from now on. Raises as `time_limit` does."""
 
     def __init__(self, timeout_s: float | None):
-        self._timeout_s = timeout_s
+        self._timeout_s = time_limit(timeout_s)
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
 
     def left_s(self) -> float | None:
@@ -101,7 +101,7 @@ class Connection(ConnectionBase):
         """Send a notification, and return when the cluster has it, whatever fails meanwhile."""
         limit = _TimeLimit(timeout)
         done: Future[None] = Future()
-        self._submit(to, notification, 0, done, limit)
+        self._submit(send_arguments(to, notification), done, limit)
         limit.wait(done, NOT_ACKNOWLEDGED)
 
     def send_nowait(
@@ -111,7 +111,8 @@ class Connection(ConnectionBase):
 
         If the window stays full for `timeout` seconds, nothing was sent.
         """
-        self._submit(to, notification, 0, None, _NO_LIMIT if timeout is None else _TimeLimit(timeout))
+        limit = _NO_LIMIT if timeout is None else _TimeLimit(timeout)
+        self._submit(send_arguments(to, notification), None, limit)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the cluster has everything sent so far by any thread."""
@@ -156,11 +157,13 @@ class Connection(ConnectionBase):
     ) -> Notification:
         """Send a notification and return the agent's answer to it, which has one of the classes `reply`."""
         limit = _TimeLimit(self._request_limit_s(timeout))
+        types = reply_types(reply)
         answer: Future[Notification] = Future()
         with self._room:
             number = self._next_request()
+        arguments = request_arguments(to, notification, number)
         try:
-            self._submit(to, notification, number, None, limit, (answer, reply_types(reply)))
+            self._submit(arguments, None, limit, (answer, types))
             return limit.wait(answer, not_answered(to))
         except BaseException:
             self._call(lambda: self._pending.cancel_reply(number), None)
@@ -185,6 +188,7 @@ class Connection(ConnectionBase):
 
     def close(self, timeout: float | None = 5.0) -> None:
         """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        time_limit(timeout)
         if not self._ended and timeout != 0:
             with contextlib.suppress(QuorateClientError):
                 self.flush(timeout)
@@ -219,14 +223,12 @@ class Connection(ConnectionBase):
 
     def _submit(
         self,
-        to: AgentId | ReplyTo | str,
-        notification: Notification,
-        request: int,
+        arguments: SendArguments,
         done: "Future[None] | None",
         limit: "_TimeLimit",
         answer: _Answer | None = None,
     ) -> None:
-        address, type_name, payload, request = send_arguments(to, notification, request)
+        address, type_name, payload, request = arguments
         self._session.check_size(address, type_name, payload)
         with self._room:
             if self._full():

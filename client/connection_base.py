@@ -2,17 +2,17 @@
 
 import os
 import random
-from typing import Final, cast
+from typing import Final
 from weakref import WeakSet
 
-from ..agents.envelope import ReplyTo, check_address
 from ..agents.ids import AgentId
-from ..agents.notification import Notification, encode
+from .arguments import SendArguments, credential
 from .driver import Driver
 from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
-from .pending import PendingRequests, ReplyTypes
+from .pending import PendingRequests
 from .session import Session
+from .time_limits import LEAST_S, seconds, time_limit
 from .url import parse_url
 
 __all__ = [
@@ -20,11 +20,8 @@ __all__ = [
     "NOT_ACKNOWLEDGED",
     "NOT_ALL_ACKNOWLEDGED",
     "ConnectionBase",
-    "SendArguments",
     "new_driver",
     "not_answered",
-    "reply_types",
-    "send_arguments",
     "timed_out",
 ]
 
@@ -35,9 +32,6 @@ OTHER_PROCESS: Final = (
     "the connection belongs to the process that opened it, and this process is a fork of it; "
     "open a connection in this process"
 )
-
-SendArguments = tuple[AgentId | str, str, bytes, int]
-"""Recipient, type name, payload and number of the request: the arguments of `Session.send`."""
 
 
 def not_answered(to: AgentId | str) -> str:
@@ -50,29 +44,6 @@ def timed_out(what: str, timeout_s: float | None) -> RequestTimeout:
     return RequestTimeout(what if timeout_s is None else f"{what} within {timeout_s:g} s")
 
 
-def send_arguments(to: AgentId | ReplyTo | str, notification: Notification, request: int) -> SendArguments:
-    """Encode a notification. A `ReplyTo` as `to` gives both the address and the request.
-
-    Raises TypeError or ValueError if `to` is no address or the notification cannot be encoded.
-    """
-    payload = encode(notification)
-    if isinstance(to, ReplyTo):
-        to, request = to
-    check_address(to, request)
-    return to, notification.type_name, payload, request
-
-
-def reply_types(reply: type[Notification] | ReplyTypes | None) -> ReplyTypes:
-    """Return the classes that a caller accepts, as a tuple. Raises TypeError for anything else."""
-    if reply is None:
-        return ()
-    types: tuple[object, ...] = reply if isinstance(reply, tuple) else (reply,)
-    for each in types:
-        if not (isinstance(each, type) and issubclass(each, Notification)):
-            raise TypeError(f"reply is {each!r}; give a notification class, or a tuple of such")
-    return cast("ReplyTypes", types)
-
-
 def new_driver(
     url: str,
     user: str,
@@ -81,9 +52,19 @@ def new_driver(
     reconnect_timeout: float,
     settings: SessionSettings | None,
 ) -> Driver:
-    """Make a session and its driver from the arguments of ``connect``. Raises BadUrl."""
-    tuned = settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)
-    session = Session(parse_url(url), user, password, random.random, tuned)
+    """Make a session and its driver from the arguments of ``connect``.
+
+    Raises BadUrl, and TypeError or ValueError, naming the argument, for one that is not allowed.
+    """
+    endpoints = parse_url(url)
+    credential("user", user)
+    credential("password", password)
+    open_s = seconds("timeout", timeout, least_s=LEAST_S)
+    reconnect_s = seconds("reconnect_timeout", reconnect_timeout, least_s=LEAST_S)
+    if settings is not None and not isinstance(settings, SessionSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"settings is {settings!r}; give a quorate.client.SessionSettings, or None")
+    tuned = settings or SessionSettings(open_timeout_s=open_s, reconnect_timeout_s=reconnect_s)
+    session = Session(endpoints, user, password, random.random, tuned)
     return Driver(session, PendingRequests(tuned.inbox_notes))
 
 
@@ -102,9 +83,10 @@ class ConnectionBase:
     - ``close`` flushes, for at most `timeout` seconds, and closes for good.
 
     All take a `timeout` in seconds and raise `RequestTimeout` after it; the notification may still arrive.
-    All raise `ConnectionClosed` or what else has ended the connection. What sends raises `FrameTooLarge`,
-    and TypeError or ValueError for a notification or address that cannot be sent. ``request`` raises
-    `UnknownAgentError`, `ReactionError`, `UnhandledTypeError` and `UnexpectedReply`, too.
+    All raise `ConnectionClosed` or what else has ended the connection, and TypeError or ValueError for an
+    argument that is not allowed: the text names it, or the field of the notification. Nothing was sent then.
+    What sends raises `FrameTooLarge`. ``request`` raises `UnknownAgentError`, `ReactionError`,
+    `UnhandledTypeError` and `UnexpectedReply`, too.
 
     After a fork, the connection goes on in the parent process. In the child it is closed.
     """
@@ -114,7 +96,7 @@ class ConnectionBase:
         self._driver = driver
         self._session = driver.session
         self._pending = driver.pending
-        self._request_timeout_s = request_timeout_s
+        self._request_timeout_s = time_limit(request_timeout_s, "request_timeout")
         self._requests = 0
 
     @property
@@ -148,8 +130,8 @@ class ConnectionBase:
         self._driver.abandon(error)
 
     def _request_limit_s(self, timeout: float | None) -> float | None:
-        """Return the seconds that a request may take; None for no limit."""
-        return self._request_timeout_s if timeout is None else timeout
+        """Return the seconds that a request may take; None for no limit. Raises as `time_limit` does."""
+        return self._request_timeout_s if timeout is None else time_limit(timeout)
 
     def _next_request(self) -> int:
         """Return the number of a new request."""

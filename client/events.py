@@ -1,11 +1,13 @@
 """Events of a session for its driver, and the settings of a session."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
 from .errors import QuorateClientError
 from .frames import ServerNote
+from .time_limits import LEAST_S, seconds
 from .url import Endpoint
 
 __all__ = [
@@ -61,6 +63,20 @@ class SessionSettings:
     receives. Notifications that answer no request are then dropped, and counted."""
     inbox_bytes: int = 64 * 1024 * 1024
     """Bytes of payloads that wait for `receive`."""
+
+    def __attrs_post_init__(self) -> None:
+        """Raise TypeError or ValueError, naming the setting, for a value that is not allowed."""
+        for field in attrs.fields(type(self)):
+            value = getattr(self, field.name)
+            if field.name.endswith("_s"):
+                seconds(field.name, value, least_s=LEAST_S)
+            elif type(value) is not int:
+                raise TypeError(f"{field.name} is {value!r}; give a whole number")
+            elif value < (field.name not in _MAY_BE_ZERO):
+                raise ValueError(f"{field.name} is {value!r}; give a number above 0")
+
+
+_MAY_BE_ZERO: Final = ("inbox_notes", "inbox_bytes", "ack_notes", "ack_bytes")
 
 
 @attrs.frozen

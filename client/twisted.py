@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
@@ -18,14 +19,13 @@ from .connection_base import (
     ConnectionBase,
     new_driver,
     not_answered,
-    reply_types,
-    send_arguments,
     timed_out,
 )
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
 from .pending import Received, ReplyTypes
+from .time_limits import time_limit
 from .url import Endpoint
 
 __all__ = ["TwistedConnection", "tconnect"]
@@ -62,6 +62,7 @@ class _Waiter(Generic[T]):
     """A Deferred in the shape of a future, with a time limit."""
 
     def __init__(self, reactor: _Reactor, timeout_s: float | None, what: str):
+        timeout_s = time_limit(timeout_s)
         self.deferred: Deferred[T] = Deferred(self._cancelled)
         self._over = False
         self._call: _Call | None = None
@@ -231,10 +232,14 @@ class TwistedConnection(ConnectionBase):
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> "Deferred[None]":
         """Send a notification. The Deferred fires when the cluster has it, whatever fails meanwhile."""
-        waiter = self._wait(timeout, NOT_ACKNOWLEDGED)
         try:
-            self._pending.expect_ack(self._post(to, notification, 0), waiter)
-        except (QuorateClientError, TypeError, ValueError) as error:
+            arguments = send_arguments(to, notification)
+            waiter = self._wait(timeout, NOT_ACKNOWLEDGED)
+        except (TypeError, ValueError) as error:
+            return fail(error)
+        try:
+            self._pending.expect_ack(self._post(arguments), waiter)
+        except QuorateClientError as error:
             waiter.set_exception(error)
         return waiter.deferred
 
@@ -244,7 +249,7 @@ class TwistedConnection(ConnectionBase):
         The notification is queued even if the window is full: a caller that does not wait fills the memory.
         """
         try:
-            self._post(to, notification, 0)
+            self._post(send_arguments(to, notification))
         except (QuorateClientError, TypeError, ValueError) as error:
             return fail(error)
         if not self._session.full:
@@ -255,9 +260,13 @@ class TwistedConnection(ConnectionBase):
 
     def flush(self, *, timeout: float | None = None) -> "Deferred[None]":
         """Return a Deferred that fires when the cluster has everything sent so far."""
+        try:
+            waiter = self._wait(timeout, NOT_ALL_ACKNOWLEDGED)
+        except (TypeError, ValueError) as error:
+            return fail(error)
         if self._all_acknowledged():
-            return succeed(None)
-        waiter = self._wait(timeout, NOT_ALL_ACKNOWLEDGED)
+            waiter.set_result(None)
+            return waiter.deferred
         self._pending.expect_ack(self._session.outbox.last_seq, waiter)
         return waiter.deferred
 
@@ -271,12 +280,16 @@ class TwistedConnection(ConnectionBase):
     ) -> "Deferred[Any]":
         """Send a notification. The Deferred fires with the answer, which has one of the classes `reply`."""
         number = self._next_request()
-        waiter: _Waiter[Any] = _Waiter(self._reactor, self._request_limit_s(timeout), not_answered(to))
-        self._pending.expect_reply(number, waiter, reply_types(reply))
+        try:
+            arguments, types = request_arguments(to, notification, number), reply_types(reply)
+            waiter: _Waiter[Any] = _Waiter(self._reactor, self._request_limit_s(timeout), not_answered(to))
+        except (TypeError, ValueError) as error:
+            return fail(error)
+        self._pending.expect_reply(number, waiter, types)
         if not waiter.done():
             try:
-                self._post(to, notification, number)
-            except (QuorateClientError, TypeError, ValueError) as error:
+                self._post(arguments)
+            except QuorateClientError as error:
                 waiter.set_exception(error)
 
         def over(result: Any) -> Any:
@@ -287,7 +300,10 @@ class TwistedConnection(ConnectionBase):
 
     def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
         """Return a Deferred that fires with the next notification that answers no request."""
-        waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_RECEIVED)
+        try:
+            waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_RECEIVED)
+        except (TypeError, ValueError) as error:
+            return fail(error)
         self._driver.receive(waiter)
 
         def over(result: Any) -> Any:
@@ -298,6 +314,10 @@ class TwistedConnection(ConnectionBase):
 
     def close(self, *, timeout: float | None = 5.0) -> "Deferred[None]":
         """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        try:
+            time_limit(timeout)
+        except (TypeError, ValueError) as error:
+            return fail(error)
         ended = self._wait(None, "")
 
         def finish(_: object) -> None:
@@ -311,8 +331,7 @@ class TwistedConnection(ConnectionBase):
     def _wait(self, timeout: float | None, what: str) -> _Waiter[None]:
         return _Waiter(self._reactor, timeout, what)
 
-    def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
-        arguments = send_arguments(to, notification, request)
+    def _post(self, arguments: SendArguments) -> int:
         seq = self._queue(arguments)
         if not self._scheduled:
             self._scheduled = True
@@ -344,9 +363,15 @@ def tconnect(
     reconnect_timeout: float = 120.0,
     settings: SessionSettings | None = None,
 ) -> "Deferred[TwistedConnection]":
-    """Open a connection in a reactor. Arguments and errors are those of `quorate.connect`."""
-    driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
-    connection = TwistedConnection(reactor, driver, request_timeout)
+    """Open a connection in a reactor. Arguments and errors are those of `quorate.connect`.
+
+    All errors come through the Deferred.
+    """
+    try:
+        driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
+        connection = TwistedConnection(reactor, driver, request_timeout)
+    except (TypeError, ValueError) as error:
+        return fail(error)
     opened: _Waiter[str] = _Waiter(reactor, None, "")
     driver.pending.expect_open(opened)
     driver.start(_Port(reactor, driver))

@@ -20,9 +20,11 @@ _ENDPOINT = re.compile(
 def parse_url(url: str) -> tuple[Endpoint, ...]:
     """Return the replicas that a URL names, in its order and each once.
 
-    Raises `BadUrl` with a sentence that quotes the wrong part.
+    Raises `BadUrl` with a sentence that quotes the wrong part, and TypeError unless it is text.
     """
     example = f"write it as {SCHEME}host:port,host:port"
+    if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"url is {url!r}, which is not text; {example}")
     if not url.startswith(SCHEME):
         raise BadUrl(f"{url!r} is not the URL of a quorate server; {example}")
     rest = url[len(SCHEME) :].rstrip("/")

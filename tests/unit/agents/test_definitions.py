@@ -19,7 +19,7 @@ class Ping(Notification):
 
 @attrs.frozen
 class Tree(Notification):
-    branches: list[Any]
+    branches: list[object]
 
 
 def nested(depth: int) -> list[Any]:
@@ -177,6 +177,78 @@ def test_a_value_nested_too_deep_is_a_type_error_that_names_the_notification(dep
 def test_a_value_nested_up_to_the_bound_is_encoded_and_decoded() -> None:
     tree = Tree(nested(MAX_NESTING - 2))
     assert decode(Tree, encode(tree)) == tree
+
+
+@attrs.frozen
+class Inner:
+    numbers: dict[str, int]
+
+
+@attrs.frozen
+class Order(Notification):
+    amount: int = 0
+    text: str = ""
+    items: list[Inner] = attrs.Factory(list[Inner])
+    anything: object = None
+
+
+@pytest.mark.parametrize(
+    ("order", "kind", "sentence"),
+    [
+        (
+            Order(amount=2**64),
+            ValueError,
+            r"its field amount is an integer of more than 64 bits; give one from",
+        ),
+        (Order(text="a\ud800b"), ValueError, r"its field text is 'a\\ud800b', which has half of a surrogate"),
+        (
+            Order(items=[Inner({}), Inner({"x": -(2**70)})]),
+            ValueError,
+            r"items\[1\]\.numbers\['x'\] is an int",
+        ),
+        (
+            Order(anything=[1, object]),
+            TypeError,
+            r"anything\[1\] is <class 'object'>, a type; use numbers, text",
+        ),
+        (Order(anything={2j: 1}), TypeError, r"anything \(a key of it\) is 2j, a complex"),
+        (Order(anything={"\udc80"}), ValueError, r"anything \(an element of it\) is '\\udc80'"),
+    ],
+)
+def test_a_value_that_cannot_be_encoded_is_refused_by_the_name_of_its_field(
+    order: Order, kind: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(
+        kind, match=f"Order cannot be encoded: its field {sentence.removeprefix('its field ')}"
+    ):
+        encode(order)
+
+
+def test_a_list_that_contains_itself_is_refused_by_the_name_of_its_field() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    with pytest.raises(TypeError, match=r"Order cannot be encoded: its field anything.* nested"):
+        encode(Order(anything=loop))
+
+
+@pytest.mark.parametrize("kind", [Any, list[Any], dict[str, Any] | None])
+def test_a_field_of_any_type_is_refused_when_the_notification_is_defined(kind: Any) -> None:
+    plain = type("Loose", (Notification,), {"__annotations__": {"value": kind}})
+    with pytest.raises(AgentError, match=r"Loose: value may be of any type.*name the types"):
+        attrs.frozen(plain)
+
+
+def test_a_field_of_any_type_within_a_notification_is_refused_when_it_is_sent() -> None:
+    @attrs.frozen
+    class Line:
+        value: Any
+
+    @attrs.frozen
+    class Lines(Notification):
+        lines: list[Line]
+
+    with pytest.raises(AgentError, match="Lines: lines may be of any type"):
+        encode(Lines([Line(1)]))
 
 
 # Agents.

@@ -7,7 +7,7 @@ import pytest
 
 from quorate import Notification, ReplyTo
 from quorate.agents import AgentId
-from quorate.client.connection_base import send_arguments
+from quorate.client.arguments import send_arguments
 
 
 @attrs.frozen
