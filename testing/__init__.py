@@ -1,6 +1,7 @@
 """The test kit of quorate.
 
-`Harness` runs the agents of one server in a test, on a clock that the test moves.
+`Harness` runs the agents of one server in a test, on a clock that the test moves. `Guard` watches their
+reactions, and reports what differs between replicas as a `Finding`.
 
 `simulate` runs a cluster of replicas on a virtual clock, network and disk, injects the faults of a
 `Schedule`, and checks every invariant in `CHECKERS` after every step; it returns a `Result` or raises a
@@ -13,6 +14,9 @@ from .channel.cluster_shape import Shape
 from .channel.network import Weather
 from .channel.violation import Violation
 from .checks import CHECKERS
+from .determinism.findings import Finding, NondeterministicReaction
+from .determinism.guard import Guard
+from .determinism.hash_seeds import HashSeedError
 from .faults import FAULTS, Fault
 from .faults.disks import CorruptDisk, FullDisk, LoseDisk, SlowDisk, TornWrite
 from .faults.membership import Add, Remove
@@ -67,15 +71,19 @@ __all__ = [
     "Disqualify",
     "Duplicate",
     "Fault",
+    "Finding",
     "FullDisk",
     "Garbage",
+    "Guard",
     "Harness",
+    "HashSeedError",
     "Heal",
     "Isolate",
     "Leave",
     "LoseDisk",
     "Loss",
     "Mute",
+    "NondeterministicReaction",
     "OneWay",
     "Partition",
     "Pause",

@@ -1,7 +1,9 @@
 """One server in a test: agents and a virtual clock, without processes, sockets and disks."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import msgspec
 
 from ..agents import (
@@ -23,6 +25,9 @@ from ..agents import (
     outside,
 )
 from ..engine import Effects, Engine, EngineSettings, Item, NetAck, Posts, Tick, encode_batch, load_class
+from .determinism.guard import Guard
+from .determinism.hash_seeds import HASH_SEEDS, check_hash_seeds, modules_of
+from .determinism.rerun_log import Job
 
 __all__ = ["Harness"]
 
@@ -37,6 +42,8 @@ class Harness:
         assert harness.send("alice", Deposit(5)) == [Balance(5)]
 
     Classes that are deployed need not be importable; those that agents create with ``ctx.create`` must be.
+    Each call raises `NondeterministicReaction` if a reaction used a clock, the random module or anything else
+    that differs between replicas.
     """
 
     def __init__(
@@ -45,15 +52,24 @@ class Harness:
         names: dict[str, int] | None = None,
         settings: EngineSettings | None = None,
         routes: dict[int, int] | None = None,
+        *,
+        guard: Guard | bool = True,
     ) -> None:
         """Make the server with the id `server`.
 
         names: the ids of all servers by name, this one included; by default only this one, as "s0" for 0.
         settings: of the engine. routes: for each server that can be reached, the neighbour that leads there.
+        guard: watches the reactions; False: they are not watched, and may use what they like.
         """
         self.now_ns = 1_700_000_000_000_000_000
         self._classes: dict[str, AgentSpec] = {}
-        self.engine = Engine(server, names or {f"s{server}": server}, settings, self._load, routes)
+        self._names = names or {f"s{server}": server}
+        self._routes = routes
+        self.engine = Engine(server, self._names, settings, self._load, routes)
+        self.guard = Guard() if guard is True else guard or None
+        """Watches the reactions; None: nothing does."""
+        if self.guard is not None:
+            self.engine.current = self.guard.reaction_of()
         self.log: list[tuple[int, int, bytes]] = []
         """The entries so far: index, time stamp in nanoseconds, payload."""
         self.reports: list[str] = []
@@ -75,8 +91,14 @@ class Harness:
     def replay(self, index: int, now_ns: int, payload: bytes) -> Effects:
         """Apply an entry of the `log` of another harness."""
         self.log.append((index, now_ns, payload))
-        effects = self.engine.apply(index, now_ns, payload)
+        try:
+            effects = self.engine.apply(index, now_ns, payload)
+        finally:
+            if self.guard is not None:
+                self.guard.end()
         self.reports.extend(effects.reports)
+        if self.guard is not None:
+            self.guard.raise_findings()
         return effects
 
     def deploy(self, cls: type[Agent], name: str | None = None, **state: Any) -> AgentId:
@@ -124,6 +146,28 @@ class Harness:
     def acknowledge(self, server: int, upto: int) -> Effects:
         """Apply the acknowledgement of another server for everything up to the number `upto`."""
         return self.apply(NetAck(server, self.engine.peer_birth(server), upto))
+
+    def check_hash_seeds(self, seeds: Sequence[int] = HASH_SEEDS) -> None:
+        """Apply the entries so far again, in one new process for each hash seed, and compare the results.
+
+        It finds what depends on the order of a set of text, on `hash` of text or on an address. The classes
+        of the agents must be importable. It takes about as long as starting Python.
+        Raises NondeterministicReaction, which names the first line that went otherwise, and HashSeedError if
+        the entries cannot be applied in another process.
+        """
+        classes = {spec.cls for spec in self._classes.values()}
+        classes |= {cell.spec.cls for cell in self.engine.cells()}
+        check_hash_seeds(
+            Job(
+                self.engine.server,
+                self._names,
+                self._routes,
+                attrs.asdict(self.engine.settings),
+                modules_of(classes),
+                self.log,
+            ),
+            seeds,
+        )
 
     def agent(self, address: Address) -> Agent:
         """Return the agent itself, to inspect its state. Raises LookupError if there is none."""

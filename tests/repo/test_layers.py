@@ -52,7 +52,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
         *("replica", "cli"),
     ),
-    "testing": ("harness", "channel", "checks", "faults", "schedules", "exploration", "mutation", "servers"),
+    "testing": (
+        *("determinism", "harness", "channel", "checks", "faults", "schedules", "exploration", "mutation"),
+        "servers",
+    ),
 }
 
 # Where a library may be imported: directories and files.

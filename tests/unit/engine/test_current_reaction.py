@@ -61,7 +61,7 @@ class Unborn(Agent):
 
 
 def worker(pad: int = 0, **settings: Any) -> Harness:
-    harness = Harness(settings=EngineSettings(**settings))
+    harness = Harness(settings=EngineSettings(**settings), guard=False)
     harness.deploy(Worker, name="worker", pad=bytes(pad))
     harness.send("worker", Work())
     return harness

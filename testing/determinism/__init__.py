@@ -1,0 +1,1 @@
+"""What a reaction must not use, found while it runs, and reactions run again under other hash seeds."""
