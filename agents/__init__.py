@@ -1,6 +1,15 @@
 """The programming interface of agents: agents, notifications and the context of a reaction."""
 
-from .agent import Agent, AgentError, AgentSpec, agent_named, agent_spec, reacts
+from .agent import (
+    Agent,
+    AgentError,
+    AgentSpec,
+    agent_named,
+    agent_spec,
+    agent_upgrading,
+    agent_versions,
+    reacts,
+)
 from .builtin import (
     FAILURES,
     Create,
@@ -24,8 +33,9 @@ from .ids import (
     factory,
     outside,
 )
-from .notification import Notification, decode, encode, known_type, type_name
+from .notification import Notification, decode, encode, known_type, read, type_name
 from .state_types import decoder
+from .upgrade import UpgradeError, upgrades
 
 __all__ = [
     "FAILURES",
@@ -52,8 +62,11 @@ __all__ = [
     "RefuseCreate",
     "ReplyTo",
     "UnknownAgent",
+    "UpgradeError",
     "agent_named",
     "agent_spec",
+    "agent_upgrading",
+    "agent_versions",
     "connection_manager",
     "decode",
     "decoder",
@@ -62,5 +75,7 @@ __all__ = [
     "known_type",
     "outside",
     "reacts",
+    "read",
     "type_name",
+    "upgrades",
 ]

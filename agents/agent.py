@@ -13,9 +13,9 @@ from msgspec import UNSET
 
 from .envelope import Opaque
 from .fields import annotations_of, declared_fields, is_decorated, is_frozen
-from .names import AgentError, ClassNames, location, names_of
+from .names import AgentError, ClassNames, location, names_of, split_name
 from .nesting import TOO_DEEP, nested_too_deep
-from .notification import Notification, check_notification
+from .notification import Notification, check_notification, reader
 from .origin import raised_at
 from .state_types import (
     check_encodable,
@@ -27,8 +27,18 @@ from .state_types import (
     may_nest,
     without_sets,
 )
+from .upgrade import UpgradeChain, UpgradeError, upgrade_chain
 
-__all__ = ["Agent", "AgentError", "AgentSpec", "agent_named", "agent_spec", "reacts"]
+__all__ = [
+    "Agent",
+    "AgentError",
+    "AgentSpec",
+    "agent_named",
+    "agent_spec",
+    "agent_upgrading",
+    "agent_versions",
+    "reacts",
+]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -44,6 +54,7 @@ _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 _MARK: Final = "__quorate_reacts__"
 _NAMES: Final = "__quorate_names__"
+_UPGRADES: Final = "__quorate_upgrades__"
 _named: Final["ClassNames[Agent]"] = ClassNames()
 """Agent classes by the names that were given to them."""
 
@@ -106,7 +117,8 @@ class Agent:
 
     ``class Account(Agent, name="bank.account")`` gives it a name on the disk that does not depend on its
     module: ``bank.account/1``. `version` (1 unless given) is the number in it. `also` holds whole names of
-    former versions, or ``module:Class``, whose stored agents this class loads, too.
+    former versions, or ``module:Class``, whose stored agents this class loads, too. Stored agents of former
+    versions with other attributes are loaded by the functions that are marked with `upgrades`.
     Raises AgentError for what cannot be a name, or is the name of another class.
     """
 
@@ -123,8 +135,13 @@ class Agent:
             kinds = annotations_of(cls)
             for attribute in declared_fields(cls):
                 check_no_any(kinds[attribute], f"{location(cls)}: {attribute}", within_classes=False)
-            setattr(cls, _NAMES, names_of(cls, name, version, also))
-        _named.add(cls, tuple(each for each in _names(cls) if each != location(cls)))
+            names = names_of(cls, name, version, also)
+            setattr(cls, _NAMES, names)
+            setattr(cls, _UPGRADES, upgrade_chain(cls, names[0], names))
+        own = tuple(each for each in _names(cls) if each != location(cls))
+        chain = _chain(cls)
+        version = (split_name(_names(cls)[0]) or ("", 1))[1]
+        _named.add(cls, own, () if chain is None else chain.names, version)
 
 
 def _check_not_frozen(cls: type[Agent]) -> None:
@@ -138,6 +155,10 @@ def _names(cls: type[Agent]) -> tuple[str, ...]:
     return cast("tuple[str, ...]", vars(cls)[_NAMES])
 
 
+def _chain(cls: type[Agent]) -> UpgradeChain | None:
+    return cast("UpgradeChain | None", vars(cls)[_UPGRADES])
+
+
 def agent_named(name: str) -> type[Agent] | None:
     """Return the agent class to which this name was given, as its own or in `also`.
 
@@ -145,6 +166,17 @@ def agent_named(name: str) -> type[Agent] | None:
     found. Imports nothing.
     """
     return _named.find(name)
+
+
+def agent_upgrading(name: str) -> type[Agent] | None:
+    """Return the latest agent class that has upgrades from the former version of this name, None if there is
+    none in this process. Imports nothing."""
+    return _named.upgrading(name)
+
+
+def agent_versions(base: str) -> dict[int, type[Agent]]:
+    """Return the agent classes of this process that load ``base/version`` as it is, by version."""
+    return _named.versions(base)
 
 
 @attrs.frozen
@@ -169,6 +201,13 @@ class AgentSpec:
     """Whether values of its attributes may be nested too deep to be stored."""
     plain: tuple[tuple[str, tuple[type, ...]], ...] = ()
     """Attributes that are numbers, texts, bytes or None, with the classes their values may have."""
+    chain: UpgradeChain | None = None
+    """Upgrades from former versions."""
+
+    @property
+    def former(self) -> Mapping[str, int]:
+        """The names of former versions from which it has upgrades, with their versions."""
+        return {} if self.chain is None else self.chain.names
 
     @property
     def name(self) -> str:
@@ -247,6 +286,22 @@ class AgentSpec:
             put(agent, name, self._default(agent, name))
         return agent
 
+    def upgraded(self, name: str, state: bytes) -> bytes:
+        """Return the state of this class for one that was saved under `name`, one of `former`.
+
+        Runs the upgrades, and takes the defaults of attributes that none of them gives. Raises ValueError,
+        naming the versions, the upgrade or attribute and what is wrong.
+        """
+        assert self.chain is not None
+        made = self.chain.apply_encoded(name, state)
+        try:
+            return self.save(self.load(made))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise UpgradeError(
+                f"{name} cannot become {self.name}: what its upgrades made does not fit the class: {error}; "
+                "correct the upgrade"
+            ) from error
+
     def _default(self, agent: Agent, name: str) -> Any:
         """Return the value of an attribute that the class did not have when the state was saved."""
         (default,) = [each.default for each in _attributes(self.cls) if each.name == name]
@@ -298,6 +353,7 @@ def _examine(cls: Any) -> Any:
         has_sets=has_sets,
         nests=nests,
         plain=plain,
+        chain=_chain(cls),
     )
 
 
@@ -371,7 +427,7 @@ def _handlers(
                         f"{where}: {owners[type_name]} reacts to {kind.__name__} already; keep one of them"
                     )
                 owners[type_name] = key
-                handlers[type_name] = (method, decoder(kind).decode)
+                handlers[type_name] = (method, reader(kind, type_name))
     if not handlers and opaque is None:
         raise AgentError(f"{name} reacts to nothing; mark a method with @reacts")
     return handlers, opaque

@@ -6,10 +6,19 @@ module may change. A class without one has the name ``module:Class``.
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-__all__ = ["AgentError", "ClassNames", "check_importable", "location", "names_of"]
+__all__ = [
+    "AgentError",
+    "ClassNames",
+    "check_importable",
+    "check_whole_name",
+    "location",
+    "names_of",
+    "split_name",
+]
 
 T = TypeVar("T")
 
@@ -84,12 +93,22 @@ def names_of(cls: type, name: str | None, version: int, also: tuple[str, ...]) -
     if not isinstance(also, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise AgentError(f"{where}: also is a tuple of names, like ('bank.deposit/1',)")
     for other in also:
-        if not isinstance(other, str) or not _FULL.fullmatch(other):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise AgentError(
-                f"{where}: {other!r} in also is not a whole name; write it like bank.deposit/1 or "
-                "bank:Deposit"
-            )
+        check_whole_name(other, where)
     return tuple(dict.fromkeys((own, *also)))
+
+
+def check_whole_name(name: str, where: str) -> None:
+    """Raise AgentError unless `name` is one under which a class may be stored."""
+    if not isinstance(name, str) or not _FULL.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AgentError(
+            f"{where}: {name!r} in also is not a whole name; write it like bank.deposit/1 or bank:Deposit"
+        )
+
+
+def split_name(name: str) -> tuple[str, int] | None:
+    """Return name and version of ``bank.account/2``; None for a ``module:Class``, which has no version."""
+    base, slash, version = name.rpartition("/")
+    return (base, int(version)) if slash and version.isdecimal() else None
 
 
 class ClassNames(Generic[T]):
@@ -97,9 +116,11 @@ class ClassNames(Generic[T]):
 
     def __init__(self) -> None:
         self._classes: dict[str, type[T]] = {}
+        self._upgrading: dict[str, tuple[int, type[T]]] = {}
+        """By the name of a former version, the latest version that has upgrades from it, and its class."""
 
-    def add(self, cls: type[T], names: tuple[str, ...]) -> None:
-        """Record a class.
+    def add(self, cls: type[T], names: tuple[str, ...], former: Iterable[str] = (), version: int = 1) -> None:
+        """Record a class of that version, and the names of `former` versions from which it has upgrades.
 
         A class replaces one of the same ``module:Class``: attrs builds a class twice, and a module may be
         loaded again. Raises AgentError, naming both, if another class has one of the names.
@@ -114,7 +135,27 @@ class ClassNames(Generic[T]):
                 )
         for name in names:
             self._classes[name] = cls
+        for name in former:
+            if version >= self._upgrading.get(name, (0, cls))[0]:
+                self._upgrading[name] = version, cls
 
     def find(self, name: str) -> type[T] | None:
         """Return the class of that name, None if this process has defined none. Imports nothing."""
         return self._classes.get(name)
+
+    def upgrading(self, name: str) -> type[T] | None:
+        """Return the latest class that has upgrades from the former version of that name; None if there is
+        none."""
+        return self._upgrading.get(name, (0, None))[1]
+
+    def versions(self, base: str) -> dict[int, type[T]]:
+        """Return the classes whose own or accepted name is `base` with some version, by version.
+
+        The cost is that of all names: for rare use.
+        """
+        found: dict[int, type[T]] = {}
+        for name, cls in self._classes.items():
+            parts = split_name(name)
+            if parts is not None and parts[0] == base:
+                found[parts[1]] = cls
+        return dict(sorted(found.items()))

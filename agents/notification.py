@@ -1,13 +1,14 @@
 """Typed notifications and their encoding."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
 
 from .encoding_fault import encoding_fault
 from .fields import annotations_of, declared_fields, field_names, is_decorated, is_frozen, lost_fields
-from .names import AgentError, ClassNames, location, names_of
+from .names import AgentError, ClassNames, location, names_of, split_name
 from .nesting import TOO_DEEP, nested_too_deep
 from .state_types import (
     check_keeps_fields,
@@ -18,6 +19,7 @@ from .state_types import (
     may_nest,
     with_sorted_sets,
 )
+from .upgrade import UpgradeChain, UpgradeError, upgrade_chain
 
 __all__ = [
     "UNREADABLE",
@@ -27,16 +29,19 @@ __all__ = [
     "encode",
     "has_name",
     "known_type",
+    "read",
+    "reader",
     "type_name",
 ]
 
 T = TypeVar("T")
 
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UpgradeError)
 """Exceptions that decoding raises for bytes that are no such notification."""
 
 _RESERVED: Final = ("type_name", "type_names")
 """Attributes of `Notification` that no field can have the name of."""
+_UPGRADES: Final = "__quorate_upgrades__"
 _known: Final["ClassNames[Notification]"] = ClassNames()
 
 
@@ -53,7 +58,8 @@ class Notification:
 
     ``class Deposit(Notification, name="bank.deposit")`` gives it a name on the wire that does not depend on
     its module: ``bank.deposit/1``. `version` (1 unless given) is the number in it. `also` holds whole names
-    of former versions, or ``module:Class``, that are read as this class, too.
+    of former versions, or ``module:Class``, that are read as this class, too. Notifications of former
+    versions with other fields are read by the functions that are marked with `upgrades`.
     Raises AgentError for what cannot be a name, or is the name of another class, and for a class whose
     fields would not be sent as they are.
     """
@@ -63,7 +69,7 @@ class Notification:
     type_name: ClassVar[str]
     """The name under which it travels: ``bank.deposit/1``, or ``module:Class`` if none was given."""
     type_names: ClassVar[tuple[str, ...]]
-    """All names that are read as this class, `type_name` being the first."""
+    """All names that are read as this class, `type_name` being the first, those with an upgrade the last."""
 
     def __init_subclass__(
         cls, *, name: str | None = None, version: int = 1, also: tuple[str, ...] = (), **kwargs: Any
@@ -74,9 +80,18 @@ class Notification:
             _check_decorated(cls)
         else:
             _check_body(cls)
-            cls.type_names = names_of(cls, name, version, also)
-            cls.type_name = cls.type_names[0]
-        _known.add(cls, cls.type_names)
+            names = names_of(cls, name, version, also)
+            chain = upgrade_chain(cls, names[0], names)
+            setattr(cls, _UPGRADES, chain)
+            cls.type_names = names if chain is None else (*names, *chain.names)
+            cls.type_name = names[0]
+        former = () if (chain := _chain(cls)) is None else tuple(chain.names)
+        own = tuple(each for each in cls.type_names if each not in former)
+        _known.add(cls, own, former, (split_name(cls.type_name) or ("", 1))[1])
+
+
+def _chain(cls: type) -> UpgradeChain | None:
+    return cast("UpgradeChain | None", vars(cls).get(_UPGRADES))
 
 
 def check_notification(cls: type[Notification]) -> None:
@@ -141,8 +156,9 @@ def type_name(cls: type[Notification]) -> str:
 
 
 def known_type(name: str) -> type[Notification] | None:
-    """Return the notification class of that name, if this process has defined it. Imports nothing."""
-    return _known.find(name)
+    """Return the notification class of that name, or with an upgrade from it, if this process has defined
+    one. Imports nothing."""
+    return _known.find(name) or _known.upgrading(name)
 
 
 def has_name(cls: type[Notification], name: str) -> bool:
@@ -202,3 +218,21 @@ def decode(cls: type[T], payload: bytes) -> T:
     Raises one of UNREADABLE, with the path of the field that does not fit.
     """
     return decoder(cls).decode(payload)
+
+
+def read(cls: type[T], type_name: str, payload: bytes) -> T:
+    """Decode what was encoded under `type_name`, one of the names of `cls`, with the upgrades that it needs.
+
+    Raises one of UNREADABLE.
+    """
+    return reader(cls, type_name)(payload)
+
+
+def reader(cls: type[T], type_name: str) -> Callable[[bytes], T]:
+    """Return the function that reads payloads of `type_name` as this class. It raises one of UNREADABLE."""
+    decode_own = decoder(cls).decode
+    chain = _chain(cls)
+    if chain is None or type_name not in chain.names:
+        return decode_own
+    apply = chain.apply_encoded
+    return lambda payload: decode_own(apply(type_name, payload))

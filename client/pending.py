@@ -9,7 +9,7 @@ import attrs
 from ..agents.builtin import ExceptionNotification, UnknownAgent
 from ..agents.envelope import Opaque
 from ..agents.ids import AgentId
-from ..agents.notification import Notification, decode, has_name, known_type
+from ..agents.notification import Notification, decode, has_name, known_type, read
 from .errors import (
     ConnectionClosed,
     QuorateClientError,
@@ -85,7 +85,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
             f"the reply is a {note.type}, which is not defined in this process; import its module", opaque
         )
     try:
-        return decode(cls, note.payload)
+        return read(cls, note.type, note.payload)
     except Exception as error:  # The code of the class may raise anything, in a validator say.
         raise UnexpectedReply(
             f"the reply does not fit {note.type} as it is defined here: {error}", opaque
@@ -259,7 +259,7 @@ def received(note: ServerNote) -> Received:
     cls = known_type(note.type)
     if cls is not None:
         try:
-            return Received(note.sender, decode(cls, note.payload))
+            return Received(note.sender, read(cls, note.type, note.payload))
         except Exception:  # The code of the class may raise anything, in a validator say.
             return Received(note.sender, Opaque(note.type, note.payload, note.request))
     return Received(note.sender, Opaque(note.type, note.payload, note.request))

@@ -14,6 +14,7 @@ from .snapshot.digest import IncrementalDigest
 from .snapshot.header import SnapshotError
 from .snapshot.precopy import Action, Marker, PrecopyRounds
 from .snapshot.transfer import Source, StagedPart, Staging
+from .state_check import StateCheck, StateFinding
 
 __all__ = [
     "SKIPPED",
@@ -44,6 +45,8 @@ __all__ = [
     "Source",
     "StagedPart",
     "Staging",
+    "StateCheck",
+    "StateFinding",
     "Tick",
     "Unloadable",
     "Unstorable",

@@ -23,6 +23,8 @@ __all__ = [
     "Unfit",
     "Unhandled",
     "Unstorable",
+    "titled",
+    "upgraded",
 ]
 
 Resolve = Callable[[str | int], int]
@@ -34,6 +36,8 @@ _FRAMES_TO_METHOD: Final = 2
 """Calls from `Cell._rerun` to a method of an agent: _run, method."""
 _FRAMES_TO_LOAD: Final = 1
 """For `_loaded`. In `react`, `AgentSpec.load` is as deep as a method: _encoded, load."""
+_FRAMES_TO_UPGRADE: Final = 4
+"""Calls from `upgraded` to an upgrade function: upgraded, apply_encoded, apply, _stepped."""
 _UNWATCHED: Final = CurrentReaction()
 """For reactions that run outside of an engine."""
 _LOG_FLOOR: Final = 8 * 1024
@@ -126,7 +130,19 @@ class Cell:
 
     @classmethod
     def load(cls, stored: AgentState, spec: AgentSpec, resolve: Resolve) -> "Cell":
-        """Make the agent that `stored` returned. Raises ValueError if the state does not fit the class."""
+        """Make the agent that `stored` returned, with the upgrades that its state needs.
+
+        Raises ValueError, naming the agent, if the state does not fit the class.
+        """
+        try:
+            if stored.cls in spec.former:
+                stored = _upgraded(stored, spec)
+            return cls._load(stored, spec, resolve)
+        except ValueError as error:
+            raise ValueError(f"{titled(stored)}: {error_text(error)}") from error
+
+    @classmethod
+    def _load(cls, stored: AgentState, spec: AgentSpec, resolve: Resolve) -> "Cell":
         cell = cls(
             stored.identity,
             stored.name,
@@ -327,6 +343,33 @@ class Cell:
             "" if self.spec.location == self.spec.name else self.spec.location,
         )
         return stored, flaw
+
+
+def upgraded(spec: AgentSpec, name: str, state: bytes) -> bytes:
+    """Return the state of this class for one that was saved under `name`, one of ``spec.former``.
+
+    The upgrades may nest as many calls as a reaction. Raises ValueError.
+    """
+    with FixedDepth(_FRAMES_TO_UPGRADE):
+        return spec.upgraded(name, state)
+
+
+def _upgraded(stored: AgentState, spec: AgentSpec) -> AgentState:
+    if stored.since:
+        raise ValueError(
+            f"{stored.cls} cannot become {spec.name}: it has reactions that only the former class can run "
+            f"again, because the state after them could not be stored; start the code that has {stored.cls}"
+        )
+    state = upgraded(spec, stored.cls, stored.state)
+    return msgspec.structs.replace(
+        stored, cls=spec.name, state=state, checked_bytes=len(state), since_bytes=0, location=""
+    )
+
+
+def titled(stored: AgentState) -> str:
+    """Return ``agent #0.0.1025 'alice' (bank.account/1)``."""
+    name = "" if stored.name is None else f" {stored.name!r}"
+    return f"agent {stored.identity}{name} ({stored.cls})"
 
 
 def _loaded(spec: AgentSpec, state: bytes) -> Agent:

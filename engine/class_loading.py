@@ -5,7 +5,16 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from ..agents import Agent, AgentError, AgentSpec, agent_named, agent_spec
+from ..agents import (
+    Agent,
+    AgentError,
+    AgentSpec,
+    agent_named,
+    agent_spec,
+    agent_upgrading,
+    agent_versions,
+)
+from ..agents.names import split_name
 from ..agents.origin import raised_at
 from .error_text import located, reason_of
 
@@ -82,8 +91,10 @@ def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> 
 
     `name` is the recorded name of the class, `location` the recorded ``module:Class``, "" if that is the
     name. A class that was given the name is found wherever it stands, if its module is imported already;
-    otherwise `load` imports it from its location.
-    Raises AgentError with one sentence: the class cannot be loaded, or has another name now.
+    otherwise `load` imports it from its location. If there is no such class then, it is one that has upgrades
+    from that name.
+    Raises AgentError with one sentence: the class cannot be loaded, has another name now, or is of another
+    version without upgrades from the stored one.
     """
     named = agent_named(name)
     if named is not None:
@@ -92,14 +103,43 @@ def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> 
     try:
         spec = load(source)
     except AgentError as error:
+        named = agent_named(name) or agent_upgrading(name)
+        if named is not None:
+            return agent_spec(named)
         former = "" if location else f" and list also=({name!r},) in the class"
         raise AgentError(
             f"the class of {name} cannot be loaded from {source}: {error}. If it has moved, name its module "
             f"in the property agent_modules{former}"
         ) from error
-    if name not in spec.names:
+    # The import may have defined the class under this name elsewhere, such as the one kept from a release.
+    named = agent_named(name) or (None if name in spec.names else agent_upgrading(name))
+    if named is not None:
+        return agent_spec(named)
+    if name not in spec.names and name not in spec.former:
+        _check_version(name)
         raise AgentError(
             f"{source} is called {spec.name}, and the stored agent is a {name}: list also=({name!r},) in the "
             "class if it can load such a state, or give it its former name again"
         )
     return spec
+
+
+def _check_version(name: str) -> None:
+    """Raise AgentError if this process has other versions of a stored class than the one of that name."""
+    parts = split_name(name)
+    versions = {} if parts is None else agent_versions(parts[0])
+    if parts is None or not versions:
+        return
+    base, stored = parts
+    latest, cls = max(versions.items())
+    where = agent_spec(cls).location
+    if stored > latest:
+        raise AgentError(
+            f"the stored agent is a {name}, and {where} is version {latest} of {base}: this code is older "
+            f"than the state; start code that has version {stored}"
+        )
+    raise AgentError(
+        f"the stored agent is a {name}, and {where} is version {latest} of {base} and has no upgrade from "
+        f"version {stored}: add a static method @upgrades(from_version={stored}) to the class, or list "
+        f"also=({name!r},) in it if such a state fits as it is"
+    )

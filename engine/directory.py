@@ -52,6 +52,8 @@ class Directory:
     """Agents that are new, touched or removed during a transfer; None: there is no transfer."""
     _tallies: list[Tally] = attrs.field(factory=list[Tally])
     """Tallies that are not complete."""
+    _renamed: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
+    """Agents that `load` has added under another name of their class than the store has."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -108,7 +110,8 @@ class Directory:
 
         The digest keeps its own record of changes.
         """
-        changed, self._changed = self._changed, {}
+        changed, self._changed = self._changed, self._renamed
+        self._renamed = {}
         return None if changed is None else list(changed)
 
     # The digest
@@ -177,6 +180,8 @@ class Directory:
         if cell.name is not None:
             self._names[cell.name] = cell
         self._rehash(cell)
+        if spec.name != state.cls:
+            self._renamed[cell.identity] = None
 
     def succeed(self, earlier: "Directory", covered: Iterable[AgentId]) -> None:
         """Continue the record of `changes` of `earlier`: agents that differ count as changed, and so do

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..agents import AgentId, AgentSpec, Note
-from .cell import Cell
+from .cell import Cell, upgraded
 from .class_loading import load_class, stored_class
 from .recursion import FixedDepth
 
@@ -30,11 +30,15 @@ class Rerun:
         """Begin with the state of the ``create`` record.
 
         `cls` is the name of the class, `location` the ``module:Class`` it was created from, "" if `cls` is.
+        A state of a former version is upgraded.
         `resolve` gives server ids by name, for agents that address others by ``name@server``; without it
         numbers only are known. Raises AgentError if the class cannot be loaded, ValueError if the state does
         not fit it.
         """
-        self._cell = Cell.create(agent, name or None, stored_class(load, cls, location), state)
+        spec = stored_class(load, cls, location)
+        if cls in spec.former:
+            state = upgraded(spec, cls, state)
+        self._cell = Cell.create(agent, name or None, spec, state)
         self._resolve = resolve or _lenient
         self.deleted = False
         """True if the last reaction has deleted the agent."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
 from .cell import AgentState, Cell
-from .class_loading import load_class, stored_class
+from .class_loading import load_class
 from .current_reaction import CurrentReaction
 from .directory import Directory
 from .effects import Effects
@@ -17,7 +17,7 @@ from .settings import EngineSettings
 from .snapshot.capture import Capture
 from .snapshot.digest import IncrementalDigest, digest_of
 from .snapshot.header import Snapshot, SnapshotError, encode_header, read_header
-from .snapshot.transfer import Source, Staging
+from .snapshot.transfer import Source, Staging, spec_of
 from .timers import Timers
 
 __all__ = ["EngineState"]
@@ -220,7 +220,7 @@ class EngineState:
             for state in agents:
                 names = (state.cls, state.location)
                 if names not in specs:
-                    specs[names] = stored_class(self._load, *names)
+                    specs[names] = spec_of(self._load, state)
                 self._directory.load(state, specs[names], self.resolve)
         except Exception:
             self._clear()

@@ -16,6 +16,7 @@ from .agents import (
     ReplyTo,
     UnknownAgent,
     reacts,
+    upgrades,
 )
 from .client import (
     AsyncConnection,
@@ -62,4 +63,5 @@ __all__ = [
     "aconnect",
     "connect",
     "reacts",
+    "upgrades",
 ]

@@ -18,11 +18,11 @@ from ..agents import (
     Note,
     Notification,
     agent_spec,
-    decode,
     encode,
     factory,
     known_type,
     outside,
+    read,
 )
 from ..engine import Effects, Engine, EngineSettings, Item, NetAck, Posts, Tick, encode_batch, load_class
 from .determinism.guard import Guard
@@ -135,7 +135,7 @@ class Harness:
             cls = known_type(note.type)
             if cls is None:
                 raise LookupError(f"no notification class {note.type} is defined here")
-            found.append(decode(cls, note.payload))
+            found.append(read(cls, note.type, note.payload))
         return found
 
     def advance(self, seconds: float) -> Effects:

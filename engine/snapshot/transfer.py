@@ -10,8 +10,8 @@ from typing import Final
 import attrs
 import msgspec
 
-from ...agents import AgentId, AgentSpec
-from ..cell import AgentState, Cell, Resolve
+from ...agents import AgentError, AgentId, AgentSpec
+from ..cell import AgentState, Cell, Resolve, titled
 from ..class_loading import stored_class
 from ..directory import Directory, state_hash
 from .capture import Capture
@@ -257,9 +257,9 @@ class Staging:
             cells[identity] = cell
         for state in part.agents:
             try:
-                cell = Cell.load(state, self._spec(state.cls, state.location), self._resolve)
+                cell = Cell.load(state, self._spec(state), self._resolve)
             except ValueError as error:
-                raise SnapshotError(f"the state of agent {state.identity} is of no use: {error}") from error
+                raise SnapshotError(f"a state is of no use: {error}") from error
             cells[state.identity] = cell
             self.hashes[state.identity] = state_hash(cell)
         for identity in part.gone:
@@ -283,8 +283,17 @@ class Staging:
         self._begun = True
         return not resumed
 
-    def _spec(self, cls: str, location: str) -> AgentSpec:
-        spec = self._specs.get((cls, location))
+    def _spec(self, state: AgentState) -> AgentSpec:
+        names = (state.cls, state.location)
+        spec = self._specs.get(names)
         if spec is None:
-            spec = self._specs[cls, location] = stored_class(self._load, cls, location)
+            spec = self._specs[names] = spec_of(self._load, state)
         return spec
+
+
+def spec_of(load: Callable[[str], AgentSpec], state: AgentState) -> AgentSpec:
+    """Return the class of a stored agent. Raises AgentError, naming the agent: see `stored_class`."""
+    try:
+        return stored_class(load, state.cls, state.location)
+    except AgentError as error:
+        raise AgentError(f"{titled(state)}: {error}") from error

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from ...agents.envelope import Note
 from ...agents.ids import AgentId, outside
+from ...engine import AgentState
 from ...hachannel import ChangeRefused, NotYet
 from ..config import MAX_ID
 from ..network.hello import Address
@@ -91,6 +92,10 @@ class AdminTarget(Protocol):
         """Return the state of an agent as a MessagePack map; None if there is no such agent."""
         ...
 
+    def stored(self, identity: AgentId) -> AgentState:
+        """Return an agent in the form in which it is stored."""
+        ...
+
     def post(self, note: Note) -> "Deferred[Note | None]":
         """Put a notification into the next batch; the Deferred fires once it is committed.
 
@@ -167,6 +172,9 @@ class AdminProtocol:
             case wire.Inspect():
                 self._require_agents(body.anywhere)
                 return self._inspect(body.agent)
+            case wire.Stored():
+                self._require_agents(anywhere=False)
+                return self._stored(body.after)
             case wire.Post():
                 return self._post(body)
             case wire.Request():
@@ -215,6 +223,24 @@ class AdminProtocol:
                 if address in (row[0], row[1]):
                     return wire.AgentState(wire.AgentRow(*row), state)
         raise _Unknown(f"There is no agent {address} on this server.")
+
+    def _stored(self, after: AgentId | None) -> list[AgentState]:
+        page: list[AgentState] = []
+        size = 0
+        for identity in heapq.nsmallest(
+            wire.MAX_PAGE, (row[0] for row in self._target.agents() if after is None or row[0] > after)
+        ):
+            state = self._target.stored(identity)
+            if len(state.state) > wire.MAX_STATE_BYTES:
+                raise _Refusal(
+                    f"The state of agent {identity} is too large to be sent: it has {len(state.state)} "
+                    "bytes; stop a replica in order, and check its directory."
+                )
+            size += len(state.state) + sum(len(ran.note.payload) for ran in state.since)
+            if page and size > wire.MAX_PAGE_BYTES:
+                break
+            page.append(state)
+        return page
 
     def _answer(self, result: object, call: wire.Call) -> None:
         # A master may be behind, too, when it is cut off from the others.

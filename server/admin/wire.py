@@ -15,7 +15,9 @@ MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 MAX_STATE_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 """Largest state of an agent in an answer; the rest of the frame is for its id, name and class."""
 MAX_PAGE: Final = 1000
-"""Most agents in one answer to `Agents`."""
+"""Most agents in one answer to `Agents` or `Stored`."""
+MAX_PAGE_BYTES: Final = 1024 * 1024
+"""Bytes of states after which an answer to `Stored` ends."""
 
 T = TypeVar("T")
 
@@ -39,6 +41,15 @@ class Inspect(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag=
     agent: AgentId | str
     anywhere: bool = False
     """Whether a slave answers too, from its own state."""
+
+
+class Stored(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="stored"):
+    """Ask for agents with their states, in the form in which they are stored, whose ids follow `after`.
+
+    Answered by the master with list[engine.AgentState], ordered by id, [] at the end.
+    """
+
+    after: AgentId | None = None
 
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="post"):
@@ -81,7 +92,7 @@ class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
     replica: int
 
 
-Body = Status | Agents | Inspect | Post | Request | Stop | Admit | Remove
+Body = Status | Agents | Inspect | Stored | Post | Request | Stop | Admit | Remove
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="call"):

@@ -1,5 +1,7 @@
 """``quorate check``: validate a configuration and show what it declares."""
 
+from pathlib import Path
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -7,24 +9,49 @@ from rich.table import Table
 from ..config import Config, ConfigError, Replica, Server, load
 
 
-@click.command(short_help="Validate an a3servers.xml and summarize it.")
+@click.command(
+    short_help="Validate an a3servers.xml and summarize it; check stored agents.",
+    epilog="Exit status: 0; 1 if the file is invalid, or a stored agent cannot be loaded.",
+)
 @click.argument("file", type=click.Path())
-def command(file: str) -> None:
+@click.option("--agents", is_flag=True, help="Load the stored agents with the classes importable here.")
+@click.option("--server", metavar="NAME", help="With --agents: only this server (name or id).")
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="With --agents: the data of servers that do not run. Default: data beside the file.",
+)
+def command(file: str, agents: bool, server: str | None, data: Path | None) -> None:
     """Validate FILE, an a3servers.xml, and print a summary of it.
 
     All problems are printed on the standard error, each as file:line: message, and the exit status is 1.
     Notes do not make a file invalid.
+
+    With --agents no summary is printed. The agents of each server, from its master if it runs and otherwise
+    from the directories of its replicas, are loaded with the classes that are importable here, as a start
+    would. Those that it would refuse are printed with class, attribute and reason, and the exit status is 1.
+    Nothing is changed.
     """
+    if not agents and (server is not None or data is not None):
+        raise click.UsageError("--server and --data belong to --agents.")
     try:
         config = load(file)
     except ConfigError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
         raise SystemExit(1) from None
+    if agents:
+        # Imported here because validating a file needs nothing of agents and of running servers.
+        from .agent_check import check_agents
+
+        if not check_agents(config, server, data or config.path.parent / "data"):
+            raise SystemExit(1)
+        return
     Console(highlight=False).print(summary(config))
-    for server in config.servers:
-        if server.clustered:
-            click.echo(_acknowledgement(server))
+    for each in config.servers:
+        if each.clustered:
+            click.echo(_acknowledgement(each))
     for note in config.notes:
         click.echo(f"note: {note}")
     size = f"{_count(len(config.servers), 'server')}, {_processes(config)}"

@@ -14,7 +14,7 @@ from typing import Any, cast
 import click
 import msgspec
 
-from ...agents import AgentId, Notification, decode, known_type
+from ...agents import AgentId, Notification, known_type, read
 from ...agents.fields import field_names
 from ...agents.origin import raised_at
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
@@ -247,7 +247,7 @@ def shown(type_name: str, payload: bytes) -> Any:
     kind = known_type(type_name)
     if kind is not None:
         with contextlib.suppress(ValueError, TypeError):
-            return msgspec.to_builtins(_with_texts(decode(kind, payload)), str_keys=True)
+            return msgspec.to_builtins(_with_texts(read(kind, type_name, payload)), str_keys=True)
     return plain(payload)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from ...agents import AgentId, Note
+from ...engine import AgentState
 from ...hachannel import ChangeRefused, Channel
 from ...hachannel import NotMaster as ChannelMaster
 from ...hachannel.transport.addresses import Address
@@ -85,6 +86,12 @@ class Administration:
     def state_of(self, address: AgentId | str) -> bytes | None:
         """Return the state of an agent as a MessagePack map; None if there is no such agent."""
         return self._replica.node.engine.state_of(address)
+
+    def stored(self, identity: AgentId) -> AgentState:
+        """Return an agent in the form in which it is stored: see `AdminTarget`."""
+        cell = self._replica.node.engine.find(identity)
+        assert cell is not None
+        return cell.stored()[0]
 
     # Commands
 

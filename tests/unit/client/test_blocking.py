@@ -38,14 +38,14 @@ def test_an_answer_that_its_class_refuses_does_not_lose_the_answers_of_other_req
     """The copy of the class in this process may have a validator that raises anything."""
     decoded = []
 
-    def decode(cls, payload):
+    def decode(cls, type_name, payload):
         decoded.append(payload)
         if len(decoded) == 1:
             raise KeyError("amount")
-        return original(cls, payload)
+        return original(cls, type_name, payload)
 
-    original = pending.decode
-    monkeypatch.setattr(pending, "decode", decode)
+    original = pending.read
+    monkeypatch.setattr(pending, "read", decode)
     answers = {}
 
     def ask(number):
