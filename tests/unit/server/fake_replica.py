@@ -17,6 +17,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from quorate.agents import AgentId, Note, encode, outside
+from quorate.engine import AgentState
 from quorate.hachannel.codec.framing import HEADER_BYTES, frame_parts
 from quorate.server.admin.protocol import AdminProtocol, NotMaster
 from quorate.server.network.handshake import NONCE_BYTES, Acceptor
@@ -40,6 +41,7 @@ class FakeTarget:
         lambda: [(ALICE, "alice", "examples.bank:Account", 3), (AgentId(0, 0, 2), "", "quorate:Factory", 1)]
     )
     states: dict[Any, bytes] = attrs.Factory(dict)
+    kept: dict[AgentId, AgentState] = attrs.Factory(dict)
     failure: Note | None = None
     posted: list[Note] = attrs.Factory(list)
     requested: list[Note] = attrs.Factory(list)
@@ -75,6 +77,9 @@ class FakeTarget:
 
     def state_of(self, address: AgentId | str) -> bytes | None:
         return self.states.get(address)
+
+    def stored(self, identity: AgentId) -> AgentState:
+        return self.kept[identity]
 
     def post(self, note: Note) -> "Deferred[Note | None]":
         if self.role != "master" or self.waits:
