@@ -64,8 +64,8 @@ def upgrades(*, from_version: int, also: tuple[str, ...] = ()) -> Callable[[F], 
         raise AgentError("also in @upgrades is a tuple of names, like ('bank:Account',)")
 
     def mark(function: F) -> F:
-        inner: Any = function.__func__ if isinstance(function, staticmethod) else function
-        setattr(inner, _MARK, _Step(from_version, also))
+        # The mark of a static method is that of the function in it.
+        setattr(getattr(function, "__func__", function), _MARK, _Step(from_version, also))
         return function
 
     return mark
