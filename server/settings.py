@@ -9,7 +9,7 @@ from ..engine import EngineSettings
 from ..hachannel import Settings
 from ..hachannel.transport.connection import LinkSettings
 from .config import Config, Replica, Server
-from .config.properties import BOOLEANS
+from .config.properties import ANSWERS, BOOLEANS
 from .errors import StartError
 from .node.batching import BatchLimits
 from .node.outputs import NodeSettings
@@ -88,6 +88,7 @@ class ReplicaSettings:
             node=NodeSettings(
                 limits=BatchLimits(batch_notes=whole("batch_notes", limits.batch_notes)),
                 digest_every=whole("digest_every", node.digest_every),
+                answers=value("answers", node.answers, _answers, " or ".join(ANSWERS)),
             ),
             # The channel suspects a silent peer before the connection to it is dropped.
             link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
@@ -118,6 +119,10 @@ def _positive(text: str) -> float:
     if not 0 < number < 86400:
         raise ValueError
     return number
+
+
+def _answers(text: str) -> str:
+    return ANSWERS[ANSWERS.index(text)]
 
 
 def _natural(text: str) -> int:

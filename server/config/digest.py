@@ -10,6 +10,7 @@ from .servers import Server
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
 INSECURE_NETWORK_PROPERTY = "insecure_network"
 REPLICATED_PROPERTIES = (
+    "answers",
     "digest_every",
     "high_water",
     "max_turn",

@@ -21,6 +21,9 @@ from .servers import TCP_PROXY_SERVICE, Replica, Server
 
 AGENT_MODULES_PROPERTY = "agent_modules"
 
+ANSWERS = ("committed", "confirmed")
+"""When the outputs of an entry leave: see `NodeSettings.answers`."""
+
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """The words for true and false, in lower case; a file may have them in any."""
 
@@ -61,6 +64,10 @@ def _modules(text: str) -> str | None:
     return None if good else "must be names of modules with spaces between them"
 
 
+def _answers(text: str) -> str | None:
+    return None if text in ANSWERS else f"must be {' or '.join(ANSWERS)}"
+
+
 def _any(text: str) -> str | None:  # noqa: ARG001
     return None
 
@@ -70,6 +77,7 @@ _COUNT_FROM_1 = _whole(1, 10**9)
 
 PROPERTIES: dict[str, Callable[[str], str | None]] = {
     AGENT_MODULES_PROPERTY: _modules,
+    "answers": _answers,
     "batch_notes": _whole(1, 16384),
     "client_interface": _any,
     "digest_every": _COUNT,

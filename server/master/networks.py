@@ -69,7 +69,7 @@ class Networks:
                 {nat.replica: (nat.host, nat.port) for nat in replica.nats if nat.server == other.id},
             )
             self.outgoing[other.id] = connection
-            connection.start(engine.peer_birth(other.id), *engine.pending(other.id))
+            connection.start(engine.peer_birth(other.id), *self._port.node.pending(other.id))
 
     def stop(self) -> None:
         """Close all connections."""
@@ -86,7 +86,7 @@ class Networks:
         for server, birth in effects.births.items():
             connection = self.outgoing.get(server)
             if connection is not None:
-                connection.begin_incarnation(birth, *self._port.node.engine.pending(server))
+                connection.begin_incarnation(birth, *self._port.node.pending(server))
         for server, items in effects.network.items():
             connection = self.outgoing.get(server)
             if connection is not None:

@@ -127,6 +127,13 @@ class DigestBook:
             if index <= applied and self._me not in digests
         ]
 
+    def agree(self, index: int, members: Sequence[int]) -> None:
+        """Record that all members agree up to a position: earlier ones need not be judged."""
+        for position in [each for each in self._positions if each <= index]:
+            del self._positions[position]
+        for member in members:
+            self._agreed[member] = max(index, self._agreed.get(member, 0))
+
     def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> list[Verdict]:
         """Record a digest. Returns the members that differ, once all have reported the position."""
         digests = self._positions.setdefault(index, {})

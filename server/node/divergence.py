@@ -23,6 +23,7 @@ from .digests import (
     encode_direct,
     verdict_sentence,
 )
+from .held_outputs import HeldOutputs
 from .outcome_history import OutcomeHistory
 
 __all__ = ["DivergenceDetector"]
@@ -56,8 +57,13 @@ class DivergenceDetector:
         engine: Engine,
         channel: Channel,
         report: Callable[[str], None],
+        held: HeldOutputs | None = None,
     ) -> None:
-        """`report` takes a sentence for people about a replica that differs."""
+        """`report` takes a sentence for people about a replica that differs.
+
+        held: the outputs that leave once all members have reported their chain. Then they report it at once.
+        """
+        self._held = held
         self._me = me
         self._engine = engine
         self._channel = channel
@@ -91,6 +97,9 @@ class DivergenceDetector:
         self._judged.clear()
         self._chained = 0
         self.due = now if self._is_slave() else None
+        if self._held is not None:
+            slaves = [each for each in view.members if each != self._me] if view.master == self._me else []
+            self._held.begin_view(slaves, self._engine.applied, self._engine.chain)
         if self.running is not None:
             self.running.close()
             self.running = None
@@ -126,7 +135,8 @@ class DivergenceDetector:
             if effects.index // CHAIN_EVERY != before // CHAIN_EVERY:
                 self._report_chain(now)
             elif self.due is None:
-                self.due = max(now, self._chained_at + CHAIN_AFTER_S)
+                pause_s = CHAIN_AFTER_S if self._held is None else 0.0
+                self.due = max(now, self._chained_at + pause_s)
         else:
             self._compare_chains(now)
         if self.running is not None:
@@ -189,6 +199,8 @@ class DivergenceDetector:
                         now, self._digests.report(event.peer, message.index, message.digest, view.members)
                     )
                 case Chain():
+                    if self._held is not None:
+                        self._held.reported(event.peer, message.index, message.chain)
                     self._judge(
                         now, self._chains.report(event.peer, message.index, message.chain, view.members)
                     )
@@ -207,6 +219,8 @@ class DivergenceDetector:
         view, history = self._view, self._history
         if view is None or view.master != self._me:
             return
+        if self._held is not None:
+            self._chains.agree(self._held.confirmed, view.members)
         for index in self._chains.lacking(history.applied):
             chain = history.chain_after(index)
             if chain is not None:

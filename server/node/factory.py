@@ -1,6 +1,6 @@
 """The factory of nodes, for tests and simulations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...engine import Engine, EngineSettings
 from ...hachannel import Channel, Log, Settings
@@ -24,6 +24,7 @@ def make_node(
     settings: NodeSettings | None = None,
     log: Log | None = None,
     engine: Engine | None = None,
+    witnesses: Collection[int] = (),
 ) -> Node:
     """Return a node that has not started. Raises ValueError when the arguments contradict each other.
 
@@ -38,5 +39,6 @@ def make_node(
         expected=expected,
         settings=channel_settings,
         log=log,
+        witnesses=witnesses,
     )
     return Node(channel, engine or Engine(server, names, engine_settings), settings)

@@ -9,6 +9,7 @@ from ...engine import Engine, Tick, encode_batch
 from ...hachannel import Channel, ViewEvent
 from ...hachannel.protocol.observed import Standing
 from .batching import BatchQueue
+from .held_outputs import HeldOutputs
 from .outputs import NodeSettings, RoleChange
 
 __all__ = ["Mastership"]
@@ -17,7 +18,11 @@ __all__ = ["Mastership"]
 class Mastership:
     """Starts and stops serving as the channel's standing demands, and submits batches while it serves."""
 
-    def __init__(self, channel: Channel, engine: Engine, settings: NodeSettings) -> None:
+    def __init__(
+        self, channel: Channel, engine: Engine, settings: NodeSettings, held: HeldOutputs | None = None
+    ) -> None:
+        """`held`: the outputs that wait for the slaves, if outputs do."""
+        self._held = held
         self.serving = False
         """True while this replica is master and holds the lease, so that its networks and services run."""
         self.queue = BatchQueue(settings.limits)
@@ -57,12 +62,17 @@ class Mastership:
             return None
         due: float | None = None
         timer_ns = self._engine.next_timer_ns
-        if timer_ns is not None and not self._tick_queued and self._channel.can_submit:
+        if timer_ns is not None and not self._tick_queued and self._channel.can_submit and not self._full:
             due = now + max(0, timer_ns - self._stamp(now, wall_ns)) / 1e9
         if self.unsettled_since is not None:
             at = self.unsettled_since + self._settings.unsettled_s
             due = at if due is None else min(due, at)
         return due
+
+    @property
+    def _full(self) -> bool:
+        """Whether the outputs of so many entries wait for the slaves that no more are submitted."""
+        return self._held is not None and self._held.full
 
     # Batches
 
@@ -82,7 +92,7 @@ class Mastership:
         if timer_ns is not None and not self._tick_queued:
             stamp_ns = self._stamp(now, wall_ns)
             tick = tick or timer_ns <= stamp_ns
-        if not (tick or queue.waiting) or not channel.can_submit:
+        if not (tick or queue.waiting) or not channel.can_submit or self._full:
             return False
         if tick:
             self._tick_queued = True
@@ -160,7 +170,12 @@ class Mastership:
             self.stops_pending += 1
 
     def _begin(self, now: float, reason: str) -> None:
-        """Serve, if this replica holds the lease; otherwise `follow_role` begins once it does."""
+        """Serve, if this replica holds the lease and the slaves confirm its state.
+
+        Otherwise `follow_role` begins once that is so.
+        """
+        if self._held is not None and not self._held.may_begin:
+            return
         if not (self.serving or self.retiring) and self._channel.standing.holds_lease(now):
             # Without a birth nothing was committed: services on another replica left no state.
             self._change(RoleChange(True, not self._engine.birth, reason))
@@ -171,4 +186,6 @@ class Mastership:
         self._flight.clear()
         self._tick_queued = False
         self.serving = change.master
+        if self._held is not None and not change.master:
+            self._held.silence()
         self.role_changes.append(change)

@@ -36,6 +36,7 @@ from ...hachannel import (
 from ...hachannel.model.log import Applied, Committed
 from ...hachannel.model.settings import ANNOUNCE_AFTER_S
 from .divergence import DivergenceDetector
+from .held_outputs import HeldOutputs
 from .mastership import Mastership
 from .outputs import NodeSettings, Output, RoleChange
 from .state_transfer import StateTransfer, Unusable
@@ -87,8 +88,9 @@ class Node:
         """When to send the commit number to the slaves, unless an entry carries it before; None for never."""
         stage = self._stage if channel.state.log.durable else None
         self._transfer = StateTransfer(engine, channel, self._log, stage)
-        self._divergence = DivergenceDetector(self.me, engine, channel, self._differs)
-        self._mastership = Mastership(channel, engine, self.settings)
+        self._held = HeldOutputs() if self.settings.answers == "confirmed" else None
+        self._divergence = DivergenceDetector(self.me, engine, channel, self._differs, self._held)
+        self._mastership = Mastership(channel, engine, self.settings, self._held)
         self._wall_clock = WallClock()
 
     # Queries
@@ -111,6 +113,8 @@ class Node:
             return ""
         if standing.too_few_copies:
             return standing.too_few_copies
+        if self._held is not None and not self._held.may_begin:
+            return "the other members of the view: they have not confirmed that their state is the same"
         return "" if self.serving else "the lease: it has not heard a majority of the replicas lately"
 
     @property
@@ -163,6 +167,12 @@ class Node:
             if at is not None:
                 due = at if due is None else min(due, at)
         return due
+
+    def pending(self, server: int) -> tuple[int, list[Note]]:
+        """Return what another server has not acknowledged and may be sent: see `Engine.pending`."""
+        first_seq, notes = self.engine.pending(server)
+        held = 0 if self._held is None else self._held.notes_to(server)
+        return first_seq, notes[: len(notes) - held]
 
     # Inputs
 
@@ -319,7 +329,7 @@ class Node:
 
     def _run(self, now: float, wall_ns: int) -> None:
         """Collect the outputs of the channel and submit batches until there is nothing new."""
-        channel, out, mastership = self.channel, self._out, self._mastership
+        channel, out, mastership, held = self.channel, self._out, self._mastership, self._held
         self._watch_lease(now)
         announce = self._announce_at is not None and now >= self._announce_at
         if self._outcomes_at is not None and now >= self._outcomes_at:
@@ -337,6 +347,8 @@ class Node:
             if output.events:
                 self._queue_events(now, output.events)
                 again = not channel.idle
+            if held is not None and held.waits:
+                self._release(held)
             standing = channel.standing
             settled = mastership.serving and standing.role == "master" and mastership.unsettled_since is None
             if not (settled or self._events):
@@ -352,6 +364,9 @@ class Node:
                 # The services have stopped: another replica may have the lease.
                 mastership.lost_leases -= 1
                 channel.lease_ended(now)
+            elif held is not None and not announce and channel.commit_unannounced:
+                # Outputs wait until the slaves have applied these entries.
+                announce = True
             elif not again:
                 break
         if not channel.commit_unannounced:
@@ -439,7 +454,7 @@ class Node:
         except Exception as error:
             # A defect of the engine. If it is the same on all replicas, stopping would stop all of them; if
             # it is not, the next comparison of digests finds this one.
-            effects = Effects(event.index)
+            effects = Effects(event.index, chain=self.engine.chain)
             effects.reports.append(f"defect: entry {event.index} was not applied as a whole: {error!r}")
         out = self._out
         self._latest = effects.trace
@@ -449,8 +464,7 @@ class Node:
         if effects.suppressed:
             out.lines.append(f"{effects.suppressed} more lines of entry {event.index} were left out")
         out.committed += tokens
-        if mastership.serving:
-            out.effects.append(effects)
+        self._hold(effects)
         if self.channel.state.log.durable and effects.marks:
             self._outcomes.append(Applied(event.index, effects.outcome))
             if self._outcomes_at is None:
@@ -460,8 +474,24 @@ class Node:
         if every and event.index % every == 0:
             self._divergence.start_digest(now, event.index)
 
+    def _hold(self, effects: Effects) -> None:
+        """Let the outputs of an entry leave, at once or when the slaves have confirmed them."""
+        serving, held = self._mastership.serving, self._held
+        if held is not None and held.waits:
+            held.hold(effects if serving else Effects(effects.index, chain=effects.chain))
+        elif serving:
+            self._out.effects.append(effects)
+
+    def _release(self, held: HeldOutputs) -> None:
+        """Let those outputs leave that all slaves have confirmed."""
+        released = held.release()
+        if released and self._mastership.serving:
+            self._out.effects += released
+
     def _on_view(self, now: float, event: ViewEvent) -> None:
         self._divergence.begin_view(now, event)
+        if self._held is not None:
+            self._release(self._held)
         self._transfer.begin_view(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")

@@ -11,7 +11,7 @@ __all__ = ["NodeSettings", "Output", "RoleChange"]
 
 @attrs.frozen
 class NodeSettings:
-    """Limits of a node. All replicas of a server must have the same `digest_every`."""
+    """Limits of a node. All replicas of a server must have the same `digest_every` and `answers`."""
 
     limits: BatchLimits = attrs.field(factory=BatchLimits)
     eager_entries: int = 4
@@ -20,6 +20,9 @@ class NodeSettings:
     With a limit of one, input that arrives during a sync would wait for that sync and then for its own."""
     digest_every: int = 256
     """Replicas compare digests after every entry whose index is a multiple of this; 0: never."""
+    answers: str = "committed"
+    """"committed": the outputs of an entry leave once it is committed and applied by the master;
+    "confirmed": once all members of the view have applied it, with the same outcome."""
     unsettled_s: float = 1.5
     """Seconds after which a master that cannot commit stops its services, because another replica may run
     them. Shorter interruptions are normal after the loss of a slave, and clients need not notice them."""

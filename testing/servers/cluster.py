@@ -7,7 +7,7 @@ promise of the cluster is broken; `check` compares the states at the end.
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -58,7 +58,7 @@ class Cluster:
     """Replicas 0 to `size` - 1 of server 0. Times are virtual seconds.
 
     delay_s: range of the delay of a message. skew_s: largest error of a wall clock. on_effects: called with
-    the id of a master and the effects that it acts on.
+    the id of a master and the effects that it acts on. witnesses: the replicas that hold no agents.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class Cluster:
         engine_settings: EngineSettings | None = None,
         node_settings: NodeSettings | None = None,
         on_effects: Callable[[int, Effects], None] | None = None,
+        witnesses: Collection[int] = (),
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
@@ -87,6 +88,7 @@ class Cluster:
         self._delay_s = delay_s
         self._settings = (channel_settings, engine_settings, node_settings)
         self._on_effects = on_effects
+        self._witnesses = frozenset(witnesses)
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._token = 0
@@ -135,11 +137,11 @@ class Cluster:
 
     def whole(self) -> bool:
         """Return whether all replicas are in one view, have applied the same entries, and one serves."""
-        living = [each for each in self.replicas.values() if each.alive]
+        living = [each for each in self._data_replicas() if each.alive]
         views = {_view_number(each) for each in living}
         roles = sorted(each.node.role for each in living)
         return (
-            len(living) == len(self._ids)
+            all(each.alive for each in self.replicas.values())
             and len(views) == 1
             and any(each.node.serving for each in living)
             and roles == ["master", *["slave"] * (len(living) - 1)]
@@ -217,7 +219,7 @@ class Cluster:
 
     def check(self) -> None:
         """Raise Violation unless all living replicas are in the same state."""
-        digests = {each.id: each.node.engine.digest() for each in self.replicas.values() if each.alive}
+        digests = {each.id: each.node.engine.digest() for each in self._data_replicas() if each.alive}
         if len(set(digests.values())) != 1:
             raise self.violation("one state", f"states differ; {self.describe()}")
 
@@ -228,6 +230,9 @@ class Cluster:
         return error
 
     # The parts of the simulation
+
+    def _data_replicas(self) -> list[SimulatedReplica]:
+        return [each for each in self.replicas.values() if each.id not in self._witnesses]
 
     def _node(self, id: int, incarnation: int) -> Node:
         return self._make(id, incarnation)
@@ -255,6 +260,7 @@ class Cluster:
             settings=node_settings,
             log=log,
             engine=engine,
+            witnesses=self._witnesses,
         )
 
     def _others(self, id: int) -> list[int]:

@@ -5,6 +5,7 @@ import attrs
 from quorate.agents import Note, Notification, encode, outside
 from quorate.hachannel.model.messages import Commit, Message
 from quorate.hachannel.model.settings import ANNOUNCE_AFTER_S
+from quorate.server.node.outputs import NodeSettings
 from quorate.testing.servers.cluster import Cluster
 
 DELAY_S = (0.0001, 0.0002)
@@ -48,4 +49,14 @@ def test_a_commit_is_announced_by_the_next_entry_or_after_a_silence() -> None:
     assert applied(cluster) == {master.node.engine.applied}
     # Nothing is announced twice.
     cluster.run(1.0)
+    assert cluster.announced == 2
+
+
+def test_a_commit_is_announced_at_once_when_answers_wait_for_the_slaves() -> None:
+    cluster = Counting(1, delay_s=DELAY_S, node_settings=NodeSettings(answers="confirmed"))
+    cluster.run_until(cluster.whole)
+    cluster.run(1.0)
+    cluster.announced = 0
+    token = cluster.post([Note(outside(0), outside(0), Word.type_name, encode(Word(1)))])
+    cluster.run_until(lambda: token in cluster.committed, 10 * DELAY_S[1])
     assert cluster.announced == 2

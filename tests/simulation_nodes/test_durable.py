@@ -126,7 +126,11 @@ class Run:
 def options(seed: int) -> dict[str, Any]:
     # Small bounds: logs are trimmed and states transferred within a short run.
     return {
-        "node_settings": NodeSettings(digest_every=20, limits=BatchLimits(batch_notes=20)),
+        "node_settings": NodeSettings(
+            digest_every=20,
+            limits=BatchLimits(batch_notes=20),
+            answers="confirmed" if seed % 2 else "committed",
+        ),
         "channel_settings": Settings(
             mode="ALL" if seed % 3 else "MAJORITY", keep=8, window=64, heartbeat_s=0.02
         ),
