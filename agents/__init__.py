@@ -33,6 +33,7 @@ from .ids import (
     factory,
     outside,
 )
+from .lifecycle import AgentPage, AgentRow, ListAgents, Pause, Paused, Resume, Resumed
 from .notification import Notification, decode, encode, known_type, read, type_name
 from .state_types import decoder
 from .upgrade import UpgradeError, upgrades
@@ -47,6 +48,8 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentId",
+    "AgentPage",
+    "AgentRow",
     "AgentSpec",
     "Context",
     "Create",
@@ -55,12 +58,17 @@ __all__ = [
     "Delete",
     "Deleted",
     "ExceptionNotification",
+    "ListAgents",
     "Note",
     "Notification",
     "Opaque",
     "Outcome",
+    "Pause",
+    "Paused",
     "RefuseCreate",
     "ReplyTo",
+    "Resume",
+    "Resumed",
     "UnknownAgent",
     "UpgradeError",
     "agent_named",

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from ..agents import AgentId, AgentSpec
+from .agent_index import AgentIndex
 from .cell import SMALL_BYTES, AgentState, Cell, Resolve
 
 __all__ = ["Directory", "Tally", "state_hash"]
@@ -42,6 +43,8 @@ class Directory:
 
     _cells: dict[AgentId, Cell] = attrs.field(factory=dict[AgentId, Cell])
     _names: dict[str, Cell] = attrs.field(factory=dict[str, Cell])
+    index: AgentIndex = attrs.field(factory=AgentIndex)
+    """The agents in the orders in which they are listed."""
     _hashes: dict[AgentId, int] = attrs.field(factory=dict[AgentId, int])
     _dirty: "OrderedDict[AgentId, None]" = attrs.field(factory=_ids)
     _sum: int = 0
@@ -69,9 +72,7 @@ class Directory:
 
     def add(self, cell: Cell, index: int) -> None:
         """Add an agent whose id and name are free, as entry `index` says."""
-        self._cells[cell.identity] = cell
-        if cell.name is not None:
-            self._names[cell.name] = cell
+        self._put(cell)
         self.touch(cell, index)
 
     def remove(self, cell: Cell) -> None:
@@ -80,6 +81,7 @@ class Directory:
         del self._cells[identity]
         if cell.name is not None:
             del self._names[cell.name]
+        self.index.remove(cell)
         self._dirty.pop(identity, None)
         self._mark(identity)
         self._sum = (self._sum - self._hashes.pop(identity, 0)) % _MODULUS
@@ -176,12 +178,16 @@ class Directory:
     def load(self, state: AgentState, spec: AgentSpec, resolve: Resolve) -> None:
         """Add an agent from a store. Raises ValueError if its state does not fit its class."""
         cell = Cell.load(state, spec, resolve)
-        self._cells[cell.identity] = cell
-        if cell.name is not None:
-            self._names[cell.name] = cell
+        self._put(cell)
         self._rehash(cell)
         if spec.name != state.cls:
             self._renamed[cell.identity] = None
+
+    def _put(self, cell: Cell) -> None:
+        self._cells[cell.identity] = cell
+        if cell.name is not None:
+            self._names[cell.name] = cell
+        self.index.add(cell)
 
     def succeed(self, earlier: "Directory", covered: Iterable[AgentId]) -> None:
         """Continue the record of `changes` of `earlier`: agents that differ count as changed, and so do
@@ -195,9 +201,7 @@ class Directory:
     def adopt(self, cell: Cell, hashed: int, earlier: "Directory") -> None:
         """Add an agent with its hash. It counts as changed unless `earlier` has the same cell."""
         identity = cell.identity
-        self._cells[identity] = cell
-        if cell.name is not None:
-            self._names[cell.name] = cell
+        self._put(cell)
         self._hashes[identity] = hashed
         self._sum = (self._sum + hashed) % _MODULUS
         if self._changed is not None and earlier._cells.get(identity) is not cell:

@@ -7,7 +7,10 @@ import hashlib
 from collections import deque
 from typing import Final
 
+import msgspec
+
 from ..agents import FAILURES, AgentId, Create, Note, Outcome
+from ..agents.lifecycle import LIFECYCLE_TYPES
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .class_loading import Unloadable
@@ -15,6 +18,7 @@ from .current_reaction import Skipped
 from .effects import Effects
 from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
+from .lifecycle import Lifecycle
 from .reaction import Reaction
 from .recursion import FixedDepth
 from .runaway import runaway_report
@@ -117,9 +121,13 @@ class Engine(EngineState):
             self._meet(item.server, item.birth, effects)
         else:
             for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
+                note = Note(timer.agent, timer.agent, timer.type, timer.payload)
+                if timer.agent in self._paused:
+                    self._paused.hold_timer(timer.agent, note)
+                    continue
                 if self._timer_rate.fired(timer.agent, self.now_ns):
                     self._report_timers(timer, effects)
-                self._turn(Note(timer.agent, timer.agent, timer.type, timer.payload), effects)
+                self._turn(note, effects)
 
     def _meet(self, server: int, birth: int, effects: Effects) -> Link:
         """Record the life in which another server sends. Return the link to that server."""
@@ -145,7 +153,8 @@ class Engine(EngineState):
         max_turn, max_bytes = settings.max_turn, settings.max_turn_bytes
         if self._runaways:
             max_turn, max_bytes = self._runaways.bounds(note, max_turn, max_bytes)
-        bound = self.position + max_turn
+        self._bound = self.position + max_turn
+        self._released = 0
         begin = len(effects.trace)
         first, step = note, mail.route
         mail.local_bytes = 0
@@ -160,7 +169,7 @@ class Engine(EngineState):
             if not local:
                 return
             # Each waiting notification needs a reaction: a turn that cannot end within its bound ends now.
-            if self.position + len(local) > bound:
+            if self.position + len(local) > self._bound:
                 exceeded = f"those and the notifications that waited are more than max_turn, {max_turn}"
                 break
             if mail.local_bytes > max_bytes:
@@ -175,9 +184,11 @@ class Engine(EngineState):
 
     def _drop(self, waiting: "deque[Note]", effects: Effects) -> None:
         """Record all waiting notifications of a runaway turn as dead letters, in one row of the trace."""
-        self.dead_letters += len(waiting)
         self.position += 1
         reason = f"runaway turn: {len(waiting)} notifications"
+        for note in waiting:
+            self.dead_letters += 1
+            self._letters.add(self.dead_letters, self.now_ns, reason, note)
         self._trace(effects, None, waiting[0], kind="deadletter", error=reason, stamp=self.next_stamp)
         waiting.clear()
 
@@ -214,6 +225,9 @@ class Engine(EngineState):
         if cell is None:
             self._mail.unknown(note, effects)
             return
+        if self._paused and cell.identity in self._paused:
+            self._hold(cell, note, effects)
+            return
         self.position += 1
         stamp = self.next_stamp
         self._before_change(cell)
@@ -242,6 +256,26 @@ class Engine(EngineState):
                 self.next_stamp = context.next_stamp
                 self._carry_out(cell, outcome, effects)
 
+    def _hold(self, cell: Cell, note: Note, effects: Effects) -> None:
+        """Keep a notification for a paused agent."""
+        if note.to is not cell.identity:
+            # The agent that has the name when it is resumed may be another one.
+            note = msgspec.structs.replace(note, to=cell.identity)
+        refusal = self._paused.hold(cell.identity, note, self.settings)
+        if refusal:
+            self._mail.refuse(note, "Backlog", refusal, effects, cell.identity)
+
+    def _release(self, notes: deque[Note]) -> None:
+        """Put what waited for a paused agent before all other local notifications.
+
+        They count for the turn in which they came, not for this one. No turn gets room for more than may wait
+        for all paused agents: an agent that pauses and resumes another one again and again is stopped, too.
+        """
+        room = min(len(notes), self.settings.max_all_held - self._released)
+        self._released += room
+        self._bound += room
+        self._mail.local.extendleft(reversed(notes))
+
     def _carry_out(self, cell: Cell, outcome: Outcome, effects: Effects) -> None:
         for note in outcome.sends:
             self._mail.route(note, effects)
@@ -266,10 +300,15 @@ class Engine(EngineState):
         self._before_change(cell)
         self._directory.remove(cell)
         self._timers.cancel_all(cell.identity)
+        # Their senders are told that there is no such agent.
+        self._release(self._paused.resume(cell.identity))
 
     def _factory_turn(self, note: Note, effects: Effects) -> None:
         """React to a notification to the factory agent of this server."""
         self.position += 1
+        if note.type in LIFECYCLE_TYPES:
+            self._lifecycle_turn(note, effects)
+            return
         stamp = self.next_stamp
         result = self._factory.react(note, self._directory, stamp, self.position, self.current)
         self.next_stamp = result.next_stamp
@@ -297,6 +336,19 @@ class Engine(EngineState):
         if result.answer is not None:
             self._mail.answer(note, self._factory_id, result.answer, effects)
 
+    def _lifecycle_turn(self, note: Note, effects: Effects) -> None:
+        """React to a request about agents that exist. Counted by the caller."""
+        parts = Lifecycle(self.server, self._directory, self._paused, self._timers, self._letters)
+        result = parts.react(note)
+        self._trace(effects, None, note, error=result.error, stamp=self.next_stamp)
+        if result.error:
+            self._report(effects, f"factory: {result.error}")
+        self._mail.answer(note, self._factory_id, result.answer, effects)
+        for each in result.resent:
+            self._mail.route(each, effects)
+        if result.released:
+            self._release(result.released)
+
     # Failures
 
     def _failed(self, cell: Cell, note: Note, error: BaseException, effects: Effects) -> None:
@@ -309,6 +361,7 @@ class Engine(EngineState):
 
     def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
         self.dead_letters += 1
+        self._letters.add(self.dead_letters, self.now_ns, reason, note)
         self.position += 1
         self._trace(effects, None, note, kind="deadletter", error=reason, stamp=self.next_stamp)
         self._report(effects, f"dead letter: {note.type} from {note.sender} to {note.to}: {reason}")

@@ -30,6 +30,7 @@ from ..agents import (
     factory,
     outside,
 )
+from ..agents.lifecycle import DECLARED_KEY
 from ..agents.notification import UNREADABLE
 from .cell import Cell
 from .class_loading import Unloadable
@@ -64,6 +65,8 @@ class Factory:
     _load: Callable[[str], AgentSpec]
     _settings: EngineSettings
     keys: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
+    declared: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
+    """The keys of agents that the configuration declares, which are not forgotten: each is made once."""
 
     def react(
         self, note: Note, directory: Directory, stamp: int, position: int, current: CurrentReaction
@@ -111,7 +114,7 @@ class Factory:
         return note
 
     def _refuse(self, ask: RefuseCreate, stamp: int) -> FactoryResult:
-        known = self.keys.get(ask.key) if ask.key else None
+        known = self._known(ask.key)
         if known is not None:
             return FactoryResult(stamp, answer=Created(known))
         return self._refused(stamp, ask.class_name, ask.reason)
@@ -132,11 +135,12 @@ class Factory:
         position: int,
         current: CurrentReaction,
     ) -> FactoryResult:
-        known = self.keys.get(ask.key) if ask.key else None
+        known = self._known(ask.key)
         if known is not None:
             return FactoryResult(stamp, answer=Created(known))
         try:
             current.check(position)
+            self._check_key(note, ask)
             self._check_name(ask.name, directory)
             identity, next_stamp = self._identity(note, ask, directory, stamp)
             spec = self._loaded(ask.class_name)
@@ -152,13 +156,33 @@ class Factory:
             current.running = None
             reason = _reason(ask, _settled(error, position, current))
             return self._refused(stamp, ask.class_name, reason)
-        if ask.key:
-            self.keys[ask.key] = identity
-            if len(self.keys) > self._settings.max_created_keys:
-                del self.keys[next(iter(self.keys))]
+        self._remember(ask.key, identity)
         # An agent that chose the id knows it, and would have to react to the answer.
         answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)
         return FactoryResult(next_stamp, answer=answer, created=cell)
+
+    def _known(self, key: str) -> AgentId | None:
+        """Return the agent that was created with a key; None if there was none, or it is forgotten."""
+        return (self.declared if key.startswith(DECLARED_KEY) else self.keys).get(key) if key else None
+
+    def _remember(self, key: str, identity: AgentId) -> None:
+        if not key:
+            return
+        declared = key.startswith(DECLARED_KEY)
+        keys, most = (
+            (self.declared, self._settings.max_declared_keys)
+            if declared
+            else (self.keys, self._settings.max_created_keys)
+        )
+        keys[key] = identity
+        if len(keys) > most:
+            del keys[next(iter(keys))]
+
+    def _check_key(self, note: Note, ask: Create) -> None:
+        if ask.key.startswith(DECLARED_KEY) and note.sender != outside(self.server):
+            raise ValueError(
+                f"keys that begin with {DECLARED_KEY!r} belong to the configuration; choose another"
+            )
 
     def _refused(self, stamp: int, class_name: str, reason: str) -> FactoryResult:
         return FactoryResult(stamp, answer=CreateFailed(class_name, reason), error=reason)

@@ -22,11 +22,21 @@ class EngineSettings:
     """Notifications waiting for one other server above which clients that send there are held back."""
     high_water_bytes: int = 64 * 1024 * 1024
     """Bytes of payloads waiting for one other server above which clients that send there are held back."""
+    max_held: int = 10_000
+    """Notifications that may wait for one paused agent. Further ones are refused to their senders."""
+    max_held_bytes: int = 16 * 1024 * 1024
+    """Bytes of payloads that may wait for one paused agent."""
+    max_all_held: int = 100_000
+    """Notifications that may wait for all paused agents of the server."""
+    max_all_held_bytes: int = 64 * 1024 * 1024
+    """Bytes of payloads that may wait for all paused agents of the server."""
     max_timers_per_tick: int = 10_000
     max_timers_per_s: int = 100
     """Timers of one agent that may fire within a second of the log's time before the log names the agent."""
     max_created_keys: int = 4096
     """Keys of `Create` that are remembered to answer a repeated request."""
+    max_declared_keys: int = 10_000
+    """Agents of the configuration that are remembered to have been made."""
     max_reports: int = 20
     """Log lines of one entry; further ones are only counted."""
     stop_on_exception: bool = False

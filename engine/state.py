@@ -4,12 +4,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
+from ..agents.lifecycle import AgentPage, ListAgents
 from .cell import AgentState, Cell
 from .class_loading import load_class
 from .current_reaction import CurrentReaction
+from .dead_letters import DeadLetter, DeadLetters
 from .directory import Directory
 from .effects import Effects
 from .factory import Factory
+from .lifecycle import row_of
+from .paused import PausedAgents
 from .routing import Mail, Routing
 from .runaway import Runaways, TimerRate
 from .server_links import Links
@@ -18,7 +22,7 @@ from .snapshot.capture import Capture
 from .snapshot.digest import IncrementalDigest, digest_of
 from .snapshot.header import Snapshot, SnapshotError, encode_header, read_header
 from .snapshot.transfer import Source, Staging, spec_of
-from .timers import Timers
+from .timers import Timer, Timers
 
 __all__ = ["EngineState"]
 
@@ -58,8 +62,14 @@ class EngineState:
     def _clear(self) -> None:
         self._directory = Directory()
         self._timers = Timers()
+        self._paused = PausedAgents()
+        self._letters = DeadLetters()
         self._timer_rate = TimerRate(self.settings.max_timers_per_s)
         self._runaways = Runaways()
+        self._bound = 0
+        """The position that the present turn may reach."""
+        self._released = 0
+        """Notifications that had waited for paused agents and are counted in `_bound`."""
         self._mail = Mail(self.server, self._routing, self.settings, self._dead_letter)
         self._factory = Factory(self.server, self._load, self.settings)
         self.birth = 0
@@ -95,6 +105,30 @@ class EngineState:
         except ValueError:
             return None
         return self._directory.find(local) if host == self.server else None
+
+    def page(self, ask: ListAgents) -> AgentPage:
+        """Return a page of the agents, at the cost of that page. Raises ValueError for a wrong `after`."""
+        cells, after = self._directory.index.page(ask, self._directory.find)
+        return AgentPage([row_of(cell, self._paused) for cell in cells], after)
+
+    def timers(
+        self, agent: AgentId | None = None, after: tuple[int, int] | None = None, limit: int = 1000
+    ) -> list[Timer]:
+        """Return timers in the order in which they are due: see `Timers.page`."""
+        return self._timers.page(agent, after, limit)
+
+    def letters(self, after: int = 0, limit: int = 1000) -> list[DeadLetter]:
+        """Return kept dead letters with numbers above `after`, oldest first."""
+        return self._letters.page(after, limit)
+
+    def declared(self, key: str) -> bool:
+        """Return whether the declared agent with this key was made, in this life of the server."""
+        return key in self._factory.declared
+
+    @property
+    def paused_agents(self) -> int:
+        """How many agents are paused."""
+        return len(self._paused)
 
     def state_of(self, address: AgentId | str) -> bytes | None:
         """Return the state of an agent as a MessagePack map, or None if there is no such agent."""
@@ -134,18 +168,27 @@ class EngineState:
         The cost is that of the agents that have changed since the last call. Use `incremental_digest` where
         that may be too much at once.
         """
-        return digest_of(self._directory.digest(), self._facts(self._mail.links, self._timers, self))
+        return digest_of(self._directory.digest(), self._own_facts())
 
     def incremental_digest(self) -> IncrementalDigest:
         """Return the digest as of now, to be computed in steps while the engine applies further entries."""
-        return IncrementalDigest(self._directory, self._facts(self._mail.links, self._timers, self))
+        return IncrementalDigest(self._directory, self._own_facts())
+
+    def _own_facts(self) -> tuple[object, ...]:
+        return self._facts(self._mail.links, self._timers, self._paused, self._letters, self)
 
     def has_digest(self, digest: IncrementalDigest) -> bool:
         """Return whether a digest is of this state, not of one that `install` or `load` has replaced."""
         return digest.of(self._directory)
 
     @staticmethod
-    def _facts(links: Links, timers: Timers, rest: "EngineState | Snapshot") -> tuple[object, ...]:
+    def _facts(
+        links: Links,
+        timers: Timers,
+        paused: PausedAgents,
+        letters: DeadLetters,
+        rest: "EngineState | Snapshot",
+    ) -> tuple[object, ...]:
         return (
             rest.chain,
             rest.birth,
@@ -154,6 +197,8 @@ class EngineState:
             rest.dead_letters,
             links.facts(),
             [(timer.due_ns, timer.timer) for timer in timers.state()],
+            paused.facts(),
+            letters.facts(),
         )
 
     # Captures, for the disk
@@ -205,6 +250,9 @@ class EngineState:
             links=self._mail.links.states(),
             timers=self._timers.state(),
             keys=self._factory.keys,
+            declared=self._factory.declared,
+            paused=self._paused.states(),
+            letters=self._letters.state(),
         )
 
     def load(self, header: bytes, agents: Iterable[AgentState]) -> None:
@@ -279,7 +327,8 @@ class EngineState:
             if count % limit == 0:
                 yield
         links, timers = Links(head.links), _timers(head)
-        if digest_of(directory.digest(), self._facts(links, timers, head)) != end.digest:
+        facts = self._facts(links, timers, PausedAgents(head.paused), DeadLetters(head.letters), head)
+        if digest_of(directory.digest(), facts) != end.digest:
             raise SnapshotError("the state that was received is not the one that was sent")
         self._clear()
         self._directory = directory
@@ -312,7 +361,10 @@ class EngineState:
         self.chain = header.chain
         self._mail.links = links
         self._timers = timers
+        self._paused = PausedAgents(header.paused)
+        self._letters = DeadLetters(header.letters)
         self._factory.keys.update(header.keys)
+        self._factory.declared.update(header.declared)
 
     def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
         """Record a notification that has no recipient."""

@@ -1,5 +1,8 @@
 """Timers of agents, part of the replicated state."""
 
+import heapq
+from itertools import islice
+
 import attrs
 import msgspec
 from sortedcontainers import SortedDict
@@ -38,6 +41,23 @@ class Timers:
         self._due_of[timer.timer] = timer.due_ns
         self._of_agent.setdefault(timer.agent, {})[timer.timer] = None
         self._update_next_due()
+
+    def has(self, agent: AgentId, number: int) -> bool:
+        """Return whether a timer of `agent` is armed."""
+        return number in self._of_agent.get(agent, ())
+
+    def page(self, agent: AgentId | None, after: tuple[int, int] | None, limit: int) -> list[Timer]:
+        """Return up to `limit` timers in the order in which they are due, those of `agent` or all.
+
+        `after`: the `due_ns` and number of the last timer of the page before. The cost is that of the page,
+        or of the agent's timers.
+        """
+        if agent is None:
+            keys = list(islice(self._by_due.irange(after, None, (False, True)), limit))
+        else:
+            own = ((self._due_of[number], number) for number in self._of_agent.get(agent, ()))
+            keys = heapq.nsmallest(limit, (key for key in own if after is None or key > after))
+        return [self._by_due[key] for key in keys]
 
     def cancel(self, agent: AgentId, number: int) -> None:
         """Disarm a timer of `agent`. A timer that is not armed, or not its own, is ignored."""

@@ -5,12 +5,16 @@ from typing import Final
 import msgspec
 
 from ...agents import AgentId
+from ..dead_letters import DeadLetter
+from ..paused import PausedState
 from ..server_links import LinkState
 from ..timers import Timer
 
 __all__ = ["Snapshot", "SnapshotError", "encode_header", "read_header"]
 
-_VERSION: Final = 2
+_VERSION: Final = 3
+_READ: Final = (2, 3)
+"""Versions that this program reads. The first has no paused agents, kept dead letters and declared agents."""
 
 
 class SnapshotError(ValueError):
@@ -32,6 +36,10 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     links: list[LinkState]
     timers: list[Timer]
     keys: dict[str, AgentId]
+    declared: dict[str, AgentId] = {}
+    """By key, agents that the configuration declares and that were made."""
+    paused: list[PausedState] = []
+    letters: list[DeadLetter] = []
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -48,9 +56,10 @@ def read_header(data: bytes, server: int) -> Snapshot:
         header = msgspec.msgpack.decode(data, type=Snapshot)
     except msgspec.DecodeError as error:
         raise SnapshotError(f"the snapshot's header is damaged: {error}") from error
-    if header.version != _VERSION:
+    if header.version not in _READ:
         raise SnapshotError(
-            f"the snapshot has version {header.version}, this program reads {_VERSION}; upgrade it"
+            f"the snapshot has version {header.version}, this program reads {_READ[0]} to {_VERSION}; "
+            "upgrade it"
         )
     if header.server != server:
         raise SnapshotError(f"the snapshot is of server {header.server}, not of {server}")
