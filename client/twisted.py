@@ -146,7 +146,7 @@ class _Link(TwistedProtocol):
         self._abortion = self._reactor.callLater(CLOSE_GRACE_S, self._tcp.abortConnection)
 
 
-class _Port:
+class TwistedPort:
     """Clock, timer and TCP client of a reactor."""
 
     def __init__(self, reactor: _Reactor, driver: Driver):
@@ -158,9 +158,11 @@ class _Port:
         self._link: _Link | None = None
 
     def seconds(self) -> float:
+        """Return the clock of the reactor."""
         return self._reactor.seconds()
 
     def arm(self, deadline: float | None) -> None:
+        """Have the driver called at `deadline`, and not at an earlier one."""
         if self._timer is not None:
             if deadline == self._armed:
                 return
@@ -175,11 +177,11 @@ class _Port:
         self._driver.tick()
 
     def connect(self, endpoint: Endpoint) -> None:
+        """Open a TCP connection, and report to the driver."""
         link = _Link(self._driver, self._reactor)
         factory = cast("Any", Factory.forProtocol(cast("Any", lambda: link)))
         factory.noisy = False
-        host, port = endpoint
-        attempt: Deferred[Any] = HostnameEndpoint(cast("Any", self._reactor), host, port).connect(factory)
+        attempt = self.open_tcp(endpoint, factory)
         self._attempt = attempt
 
         def connected(_: object) -> None:
@@ -195,7 +197,13 @@ class _Port:
 
         attempt.addCallbacks(connected, failed)
 
+    def open_tcp(self, endpoint: Endpoint, factory: Any) -> "Deferred[Any]":
+        """Open a TCP connection with the protocol of a factory. A simulated client opens another one."""
+        host, port = endpoint
+        return HostnameEndpoint(cast("Any", self._reactor), host, port).connect(factory)
+
     def disconnect(self) -> None:
+        """Drop the connection or the attempt."""
         attempt, self._attempt = self._attempt, None
         if attempt is not None:
             attempt.cancel()
@@ -204,6 +212,7 @@ class _Port:
             link.drop()
 
     def write(self, data: bytes) -> None:
+        """Write on the connection, if there is one."""
         if self._link is not None:
             self._link.write(data)
 
@@ -374,7 +383,7 @@ def tconnect(
         return fail(error)
     opened: _Waiter[str] = _Waiter(reactor, None, "")
     driver.pending.expect_open(opened)
-    driver.start(_Port(reactor, driver))
+    driver.start(TwistedPort(reactor, driver))
 
     def done(_: str) -> TwistedConnection:
         return connection

@@ -35,5 +35,7 @@ class ReplicaContext:
     """Write a line to the log, and show it to the user who started the replica."""
     accept_code_change: bool = False
     """Entries that end otherwise than before, when they are applied again at this start, are accepted."""
+    clock: Callable[[], float] = time.monotonic
+    """The clock by which the node measures leases, in monotonic seconds."""
     started_at: float = attrs.field(factory=time.monotonic)
     """The time at which the process began with the replica, in monotonic seconds."""

@@ -1,7 +1,8 @@
 """The test kit of quorate.
 
 `Harness` runs the agents of one server in a test, on a clock that the test moves. `Guard` watches their
-reactions, and reports what differs between replicas as a `Finding`.
+reactions, and reports what differs between replicas as a `Finding`. `SimulatedCluster` runs servers of agents
+with clients and faults on virtual time.
 
 `simulate` runs a cluster of replicas on a virtual clock, network and disk, injects the faults of a
 `Schedule`, and checks every invariant in `CHECKERS` after every step; it returns a `Result` or raises a
@@ -53,6 +54,8 @@ from .schedules.random_schedules import draw
 from .schedules.schedule import Schedule, ScheduleError
 from .schedules.shrink import shrink
 from .schedules.simulation import Result, simulate
+from .servers.simulated_client import PendingReply, SimulatedClient
+from .servers.simulated_cluster import Invariant, ReplicaView, SimulatedCluster
 
 __all__ = [
     "CHECKERS",
@@ -78,6 +81,7 @@ __all__ = [
     "Harness",
     "HashSeedError",
     "Heal",
+    "Invariant",
     "Isolate",
     "Leave",
     "LoseDisk",
@@ -87,13 +91,17 @@ __all__ = [
     "OneWay",
     "Partition",
     "Pause",
+    "PendingReply",
     "RefusePart",
     "Remove",
     "Reorder",
+    "ReplicaView",
     "Result",
     "Schedule",
     "ScheduleError",
     "Shape",
+    "SimulatedClient",
+    "SimulatedCluster",
     "SlowDisk",
     "Start",
     "Submit",

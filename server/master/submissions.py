@@ -1,7 +1,5 @@
 """Notifications of services and administrators to the agents of this server, with commits and replies."""
 
-import time
-
 from twisted.internet.defer import Deferred
 
 from ...agents import FAILURES, FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, Note
@@ -17,6 +15,7 @@ class Submissions:
 
     def __init__(self, context: ReplicaContext, port: NodePort) -> None:
         self._port = port
+        self._clock = context.clock
         self._requests = Requests(context.reactor, context.incarnation)
         self._uncommitted: dict[int, Deferred[Note | None]] = {}
         """By token, the deferreds of `submit` that have not fired."""
@@ -31,7 +30,7 @@ class Submissions:
     def may_act(self) -> bool:
         """Return whether the replica serves, and holds the lease at this moment."""
         node = self._port.node
-        return node.serving and node.channel.holds_lease(time.monotonic())
+        return node.serving and node.channel.holds_lease(self._clock())
 
     def post(self, notes: list[Note]) -> None:
         """Put notifications into the next batch; they are dropped when this replica is not master."""

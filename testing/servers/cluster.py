@@ -5,7 +5,6 @@ replicas while it runs and raises `Violation` if two replicas react differently 
 promise of the cluster is broken; `check` compares the states at the end.
 """
 
-import heapq
 import random
 from collections.abc import Callable, Collection
 from functools import partial
@@ -21,6 +20,7 @@ from ...server.node.factory import make_node
 from ...server.node.node import Node
 from ...server.node.outputs import NodeSettings, Output, RoleChange
 from ..channel.violation import Violation
+from .virtual_time import VirtualTime
 
 __all__ = ["Cluster", "SimulatedReplica"]
 
@@ -58,7 +58,8 @@ class Cluster:
     """Replicas 0 to `size` - 1 of server 0. Times are virtual seconds.
 
     delay_s: range of the delay of a message. skew_s: largest error of a wall clock. on_effects: called with
-    the id of a master and the effects that it acts on. witnesses: the replicas that hold no agents.
+    the id of a master and the effects that it acts on. witnesses: the replicas that hold no agents. time:
+    shared with other clusters; its own by default.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class Cluster:
         node_settings: NodeSettings | None = None,
         on_effects: Callable[[int, Effects], None] | None = None,
         witnesses: Collection[int] = (),
+        time: VirtualTime | None = None,
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
-        self.now = 100.0
+        self.time = time or VirtualTime()
         self.current = -1
         """The replica whose code runs now, for agents that misbehave on one replica only."""
         self.committed: set[int] = set()
@@ -89,8 +91,6 @@ class Cluster:
         self._settings = (channel_settings, engine_settings, node_settings)
         self._on_effects = on_effects
         self._witnesses = frozenset(witnesses)
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
-        self._count = 0
         self._token = 0
         self._ticks: dict[int, float] = {}
         self._begun = False
@@ -108,25 +108,29 @@ class Cluster:
 
     # For tests
 
+    @property
+    def now(self) -> float:
+        """The virtual time."""
+        return self.time.now
+
     def at(self, delay_s: float, call: Callable[[], None]) -> None:
         """Call `call` after `delay_s`."""
-        self._count += 1
-        heapq.heappush(self._queue, (self.now + delay_s, self._count, call))
+        self.time.at(delay_s, call)
 
     def run(self, seconds: float) -> None:
         """Let virtual seconds pass."""
         end = self.now + seconds
-        while self._queue and self._queue[0][0] <= end:
-            self._next()
-        self.now = end
+        while (at := self.time.next_at) is not None and at <= end:
+            self.time.step()
+        self.time.now = end
 
     def run_until(self, condition: Callable[[], bool], limit_s: float = 60.0) -> None:
         """Let time pass until a condition holds. Raises Violation after `limit_s` virtual seconds."""
         end = self.now + limit_s
         while not condition():
-            if self.now > end or not self._queue:
+            if self.now > end or self.time.next_at is None:
                 raise self.violation("progress", f"not within {limit_s:g} s; {self.describe()}")
-            self._next()
+            self.time.step()
 
     def master(self) -> SimulatedReplica | None:
         """Return the replica that serves, if there is one."""
@@ -191,11 +195,15 @@ class Cluster:
 
     def cut(self, id: int) -> None:
         """Cut a replica off from the others; its connections break after 4 s."""
-        for other in self._others(id):
-            link = self._link(id, other)
-            link.cut = True
-            generation = link.generation
-            self.at(4.0, partial(self._break, id, other, generation))
+        self.separate([id], self._others(id))
+
+    def separate(self, some: Collection[int], others: Collection[int]) -> None:
+        """Cut all links between two groups of replicas; connections break after 4 s."""
+        for one in some:
+            for other in others:
+                link = self._link(one, other)
+                link.cut = True
+                self.at(4.0, partial(self._break, one, other, link.generation))
 
     def heal(self) -> None:
         """End all cuts."""
@@ -269,11 +277,6 @@ class Cluster:
     def _link(self, one: int, other: int) -> _Link:
         return self._links[frozenset((one, other))]
 
-    def _next(self) -> None:
-        at, _, call = heapq.heappop(self._queue)
-        self.now = max(self.now, at)
-        call()
-
     def _start(self, id: int) -> None:
         replica = self.replicas[id]
         replica.alive = True
@@ -343,14 +346,18 @@ class Cluster:
         replica.lines += [*out.lines, *out.divergences]
         replica.roles += out.roles
         for role in out.roles:
-            if not role.master:
-                # After the present call.
-                self.at(self.stop_s, partial(self._services_stopped, replica, replica.life))
+            self._follow_role(replica, role)
         if self._begun and any(role.first_time for role in out.roles):
             raise self.violation("one founding", f"the cluster was founded twice; {self.describe()}")
         self._begun = self._begun or replica.node.engine.birth > 0
         if out.failed:
             raise self.violation("no failure", f"replica {replica.id} failed: {out.stopped}")
+
+    def _follow_role(self, replica: SimulatedReplica, role: RoleChange) -> None:
+        """Start or stop the services of a replica."""
+        if not role.master:
+            # After the present call.
+            self.at(self.stop_s, partial(self._services_stopped, replica, replica.life))
 
     def _services_stopped(self, replica: SimulatedReplica, life: int) -> None:
         if replica.alive and replica.life == life:

@@ -101,8 +101,7 @@ class DurableCluster(Cluster):
     def _node(self, id: int, incarnation: int) -> Node:
         disk = self.disks[id]
         disk.coming = {}
-        _, engine_settings, _ = self._settings
-        engine = Engine(0, {"s0": 0}, engine_settings)
+        engine = self._new_engine()
         if disk.header:
             engine.load(disk.header, disk.agents.values())
         base = disk.remembered.base.at
@@ -118,6 +117,11 @@ class DurableCluster(Cluster):
                         raise self.violation("one reaction", f"recovered with {reaction}, before {known}")
         self._logs[id] = log = disk.log()
         return self._make(id, incarnation, log=log, engine=engine)
+
+    def _new_engine(self) -> Engine:
+        """Return an engine without agents."""
+        _, engine_settings, _ = self._settings
+        return Engine(0, {"s0": 0}, engine_settings)
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         for taken in out.staged:

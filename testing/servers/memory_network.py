@@ -22,8 +22,9 @@ class MemoryNet:
     Addresses are host names of machines made by `machine`; "localhost" is the machine itself.
     """
 
-    def __init__(self, delay_s: float = 0.001) -> None:
-        self.clock = Clock()
+    def __init__(self, delay_s: float = 0.001, clock: Any = None) -> None:
+        """clock: that of a simulation, which lets time pass by itself; by default `advance` does."""
+        self.clock: Any = Clock() if clock is None else clock
         self.delay_s = delay_s
         self.latency_s: Callable[[], float] = lambda: self.delay_s
         """Returns the delay of the bytes on a new connection, in seconds."""
@@ -32,6 +33,8 @@ class MemoryNet:
         self.cuts: set[frozenset[str]] = set()
         """Pairs of machines between which nothing arrives, while their connections stay open."""
         self.wires: list[_Wire] = []
+        self._paused: dict[str, list[Callable[[], None]]] = {}
+        """What happens on a paused machine once it goes on."""
 
     def machine(self, name: str) -> "MemoryReactor":
         """Return the reactor of a machine; a new one for a machine that was stopped."""
@@ -66,6 +69,7 @@ class MemoryNet:
 
         The others learn of it after `notice_s`, and after the bytes in flight to them.
         """
+        self._paused.pop(name, None)
         if name in self.reactors:
             self.reactors[name].stopped = True
         for place in [place for place in self.listeners if place[0] == name]:
@@ -75,6 +79,23 @@ class MemoryNet:
                 if end.name == name and not end.over:
                     end.over = True
                     self.clock.callLater(notice_s + wire.delay_s, other.end, ConnectionLost("broken off"))
+
+    def pause(self, name: str) -> None:
+        """Stop a machine where it stands: its connections stay open, and nothing runs until `resume`."""
+        self._paused.setdefault(name, [])
+
+    def resume(self, name: str) -> None:
+        """Let a paused machine go on, with everything that was due or has arrived meanwhile."""
+        for call in self._paused.pop(name, []):
+            self.happen(name, call)
+
+    def happen(self, name: str, call: Callable[[], None]) -> None:
+        """Let something happen on a machine, now or when it is resumed."""
+        waiting = self._paused.get(name)
+        if waiting is None:
+            call()
+        else:
+            waiting.append(call)
 
     def is_cut(self, one: str, other: str) -> bool:
         """Return whether two machines are cut from each other."""
@@ -120,15 +141,18 @@ class MemoryReactor:
 
     def seconds(self) -> float:
         """Return the virtual time."""
-        return self.net.clock.seconds()
+        return float(self.net.clock.seconds())
 
     def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> Any:  # noqa: N802
         """Call a function later."""
         return self.net.clock.callLater(delay, self._call, function, args)
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        if not self.stopped:
-            function(*args)
+        def call() -> None:
+            if not self.stopped:
+                function(*args)
+
+        self.net.happen(self.name, call)
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:  # noqa: N802
         """Listen on a port of this machine."""
@@ -166,7 +190,8 @@ class MemoryReactor:
             return
         wire = _Wire(net, _End(self.name, near), _End(host, far))
         net.wires.append(wire)
-        far.makeConnection(wire.far)
+        # The operating system accepts the connection, also if the machine is paused.
+        net.happen(host, lambda: far.makeConnection(wire.far))
         near.makeConnection(wire.near)
 
 
@@ -229,6 +254,9 @@ class _End:
         self.write(b"".join(data))
 
     def arrive(self, data: bytes) -> None:
+        self._wire.net.happen(self.name, lambda: self._receive(data))
+
+    def _receive(self, data: bytes) -> None:
         if self.over:
             return
         if self._paused:
@@ -252,6 +280,9 @@ class _End:
             clock.callLater(0, self.end, ConnectionLost("aborted"))
 
     def end(self, error: Exception) -> None:
+        self._wire.net.happen(self.name, lambda: self._end(error))
+
+    def _end(self, error: Exception) -> None:
         if not self.over:
             self.over = True
             self._protocol.connectionLost(_failure(error))

@@ -39,7 +39,7 @@ class Master:
         self.harness.deploy(Sum, name="sum")
         self.serving = True
         self.waiting: list[tuple[Note, int | None]] = []
-        context: Any = SimpleNamespace(reactor=Clock(), incarnation=7)
+        context: Any = SimpleNamespace(reactor=Clock(), incarnation=7, clock=lambda: 0.0)
         port: Any = SimpleNamespace(node=self, flush_soon=lambda: None)
         self.submissions = Submissions(context, port)
 

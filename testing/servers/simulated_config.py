@@ -1,0 +1,59 @@
+"""The configuration of simulated servers: an ``a3servers.xml``, written and read as a real one."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from ...server.config import Config, load
+
+__all__ = ["CLIENT_PORT", "IDLE_TIMEOUT_S", "simulated_config"]
+
+CLIENT_PORT = 2560
+NETWORK_PORT = 16300
+IDLE_TIMEOUT_S = 10_000_000
+"""Clients are not forgotten, also if a test sets the clocks forward by weeks."""
+
+
+def simulated_config(servers: Mapping[str, int], properties: Mapping[str, object]) -> Config:
+    """Return a configuration of these servers and their numbers of replicas, each on a machine of its own.
+
+    Raises ConfigError for a name or property that no configuration may have.
+    """
+    lines = ["<config>", '<domain name="D1"/>']
+    settings = {"insecure_network": "true", "trace": "false", **properties}
+    lines += [
+        f"<property name={quoteattr(name)} value={quoteattr(_text(value))}/>"
+        for name, value in settings.items()
+    ]
+    for id, (name, replicas) in enumerate(servers.items()):
+        named = f"id={quoteattr(str(id))} name={quoteattr(name)}"
+        if replicas == 1:
+            lines += [f"<server {named} hostname={quoteattr(f'{name}-0')}>", *_inside(), "</server>"]
+            continue
+        lines.append(f"<cluster {named}>")
+        for replica in range(replicas):
+            lines += [
+                f'<server id="{replica}" hostname={quoteattr(f"{name}-{replica}")}>',
+                *_inside(),
+                "</server>",
+            ]
+        lines.append("</cluster>")
+    lines.append("</config>")
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "a3servers.xml"
+        path.write_text("\n".join(lines), encoding="utf-8")
+        return load(path)
+
+
+def _inside() -> list[str]:
+    """Return the elements of each replica."""
+    return [
+        f'<network domain="D1" port="{NETWORK_PORT}"/>',
+        '<service class="quorate.services.manager:ConnectionManager" args="root root"/>',
+        f'<service class="quorate.services.tcp:TcpProxyService" args="{CLIENT_PORT} {IDLE_TIMEOUT_S}"/>',
+    ]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
