@@ -179,7 +179,9 @@ class Engine(EngineState):
         if max_turn < settings.max_turn:
             exceeded += ", which each such turn of an entry halves"
         self._runaways.add(first)
-        self._report(effects, runaway_report(first, effects.trace[begin:], len(local), exceeded))
+        report = runaway_report(first, effects.trace[begin:], len(local), exceeded)
+        self.stopped_turn = f"entry {effects.index}: {report}"
+        self._report(effects, report)
         self._drop(local, effects)
 
     def _drop(self, waiting: "deque[Note]", effects: Effects) -> None:

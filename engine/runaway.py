@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import attrs
 
 from ..agents import AgentId, Note
+from ..agents.proxy import CLIENT_INPUT
 from .reaction import Reaction
 
 __all__ = ["Runaways", "TimerRate", "runaway_report"]
@@ -66,7 +67,7 @@ def runaway_report(first: Note, reactions: Sequence[Reaction], waiting: int, exc
             agents[reaction.agent, reaction.cls] += reaction.sends
             classes[reaction.cls] += reaction.sends
     line = (
-        f"the turn of {first.type} from {first.sender} to {first.to} was stopped after {len(reactions)} "
+        f"the turn of {_beginning(first, reactions)} was stopped after {len(reactions)} "
         f"reactions, because {exceeded}; {waiting} waiting notifications went to the dead letters"
     )
     if agents:
@@ -74,6 +75,24 @@ def runaway_report(first: Note, reactions: Sequence[Reaction], waiting: int, exc
         ((cls, sends),) = _top(classes, 1)
         line += f"; most were sent by the agents {top}; by the class {cls} {sends}"
     return f"{line}: local agents must not answer each other for ever"
+
+
+def _beginning(first: Note, reactions: Sequence[Reaction]) -> str:
+    """Return which notification began a turn, with its sender and recipient.
+
+    The input of a client may hold many notifications, which its proxy agent forwards in one reaction. Of
+    these it is the one whose recipient sent most in the turn.
+    """
+    if first.type != CLIENT_INPUT:
+        return f"{first.type} from {first.sender} to {first.to}"
+    sends: Counter[AgentId] = Counter()
+    for reaction in reactions:
+        sends[reaction.agent] += reaction.sends
+    forwarded = [reaction for reaction in reactions if reaction.sender == first.to]
+    if not forwarded:
+        return f"{first.type} to {first.to}"
+    begin = max(forwarded, key=lambda reaction: sends[reaction.agent])
+    return f"{begin.type} from the client {begin.sender} to {begin.agent}"
 
 
 def _top(counts: "Counter[T]", limit: int) -> list[tuple[T, int]]:

@@ -80,6 +80,9 @@ class EngineState:
         self.applied = 0
         self.now_ns = 0
         self.dead_letters = 0
+        self.stopped_turn = ""
+        """The report of the last turn that was stopped here. It only serves the status: it is no part of the
+        replicated state."""
         self.chain = b""
         """The outputs of all reactions, hashed one after the other."""
         self._capture: Capture | None = None

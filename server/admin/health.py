@@ -104,6 +104,8 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
             found.append(problem)
     if values.get("divergence"):
         found.append(f"last difference: {values['divergence']}")
+    if values.get("stopped_turn") and values.get("role") == "master":
+        found.append(f"last stopped turn, in {values['stopped_turn']}")
     if values.get("turned_away") and not values.get("diagnosis"):
         found.append(str(values["turned_away"]))
     if values.get("waits_for") and not values.get("diagnosis"):

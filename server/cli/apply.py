@@ -12,7 +12,7 @@ from ..admin.reconfiguration import ReconfigurationFailed, Reconfigurer
 from ..admin.reconfiguration_plan import declared_steps
 from ..admin.replica_status import STATUS_TIMEOUT_S, gather
 from ..config import Server
-from .common import CommandError, config_argument, read_config, reported_errors
+from .common import CommandError, WrongArgument, config_argument, read_config, reported_errors
 from .replica import timeout_option, wait_option
 
 CONFLICT_POLLS = 4
@@ -37,7 +37,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
         loaded = read_config(config)
         chosen = loaded.servers if server is None else (loaded.server(server),)
         if server is not None and not chosen[0].clustered:
-            raise CommandError(f"{chosen[0].name} is not a <cluster>: it always has one replica.")
+            raise WrongArgument(f"{chosen[0].name} is not a <cluster>: it always has one replica.")
         if not any(each.clustered for each in chosen):
             click.echo(f"{click.format_filename(config)} declares no <cluster>: there is nothing to apply")
         failed: list[str] = []

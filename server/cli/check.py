@@ -26,7 +26,7 @@ def command(file: str, agents: bool, server: str | None, data: Path | None) -> N
     """Validate FILE, an a3servers.xml, and print a summary of it.
 
     All problems are printed on the standard error, each as file:line: message, and the exit status is 1.
-    Notes do not make a file invalid.
+    Notes, on the standard output, do not make a file invalid.
 
     With --agents no summary is printed. The agents of each server, from its master if it runs and otherwise
     from the directories of its replicas, are loaded with the classes that are importable here, as a start
@@ -40,6 +40,8 @@ def command(file: str, agents: bool, server: str | None, data: Path | None) -> N
     except ConfigError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)
+        for note in error.notes:
+            click.echo(f"note: {note}")
         raise SystemExit(1) from None
     if agents:
         # Imported here because validating a file needs nothing of agents and of running servers.

@@ -87,6 +87,12 @@ class CommandError(click.ClickException):
         click.echo(f"quorate: {text}", file=file or sys.stderr)
 
 
+class WrongArgument(CommandError):
+    """Ends the command with exit status 2: an argument cannot be right, whatever the servers do."""
+
+    exit_code = 2
+
+
 class ConfigProblems(click.ClickException):
     """Ends the command with the problems of a configuration, one a line, as `quorate check` prints them."""
 
@@ -104,7 +110,9 @@ def reported_errors() -> Generator[None]:
         yield
     except ConfigError as error:
         raise ConfigProblems(str(error)) from None
-    except (AdminError, DataDirectoryError, SupervisorError, UnknownName) as error:
+    except UnknownName as error:
+        raise WrongArgument(str(error)) from None
+    except (AdminError, DataDirectoryError, SupervisorError) as error:
         raise CommandError(str(error)) from None
 
 
@@ -137,12 +145,12 @@ class NotImportable(Exception):
 def import_class(name: str) -> type:
     """Import ``module:Class``.
 
-    Raises CommandError for another form or when the module has no such class, NotImportable when there is no
-    such module here.
+    Raises WrongArgument for another form or when the module has no such class, CommandError when the module
+    cannot be imported, NotImportable when there is no such module here.
     """
     module_name, _, qualname = name.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), *qualname.split("."))):
-        raise CommandError(f"{name!r} is not a class; write it as module:Class, like examples.bank:Account.")
+        raise WrongArgument(f"{name!r} is not a class; write it as module:Class, like examples.bank:Account.")
     import_from_here()
     try:
         found: Any = importlib.import_module(module_name)
@@ -158,7 +166,7 @@ def import_class(name: str) -> type:
     for part in qualname.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, type):
-        raise CommandError(f"Module {module_name} has no class {qualname}.")
+        raise WrongArgument(f"Module {module_name} has no class {qualname}.")
     return cast("type[Any]", found)
 
 
@@ -167,14 +175,14 @@ def import_notification(name: str) -> type[Notification]:
     try:
         found = import_class(name)
     except NotImportable as error:
-        raise CommandError(str(error)) from None
+        raise WrongArgument(str(error)) from None
     if not issubclass(found, Notification):
-        raise CommandError(f"{name} is not a notification; derive it from quorate.Notification.")
+        raise WrongArgument(f"{name} is not a notification; derive it from quorate.Notification.")
     return found
 
 
 def address_of(text: str) -> AgentId | str:
-    """Read an agent's id or name. Raises CommandError for an invalid id.
+    """Read an agent's id or name. Raises WrongArgument for an invalid id.
 
     The ``#`` of an id may be left out, because it begins a comment in a shell.
     """
@@ -185,7 +193,7 @@ def address_of(text: str) -> AgentId | str:
     try:
         return AgentId.parse(text)
     except ValueError as error:
-        raise CommandError(f"{error}.") from None
+        raise WrongArgument(f"{error}.") from None
 
 
 def no_such_agent(path: Path, config: Config, address: AgentId | str, server: str) -> str:
@@ -225,11 +233,11 @@ def _parts(address: AgentId | str, server: str) -> tuple[str, str]:
 def json_object(text: str, what: str) -> dict[str, Any]:
     """Read a JSON object given on the command line; `what` names it in the error."""
     if len(text) > MAX_JSON_CHARS:
-        raise CommandError(f"{what} has more than {MAX_JSON_CHARS} characters.")
+        raise WrongArgument(f"{what} has more than {MAX_JSON_CHARS} characters.")
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise CommandError(f"{what} must be a JSON object, like '{{\"amount\": 5}}': {error}.") from None
+        raise WrongArgument(f"{what} must be a JSON object, like '{{\"amount\": 5}}': {error}.") from None
 
 
 def plain(payload: bytes) -> Any:

@@ -24,6 +24,7 @@ from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
 from .common import (
     CommandError,
     NotImportable,
+    WrongArgument,
     admins,
     config_argument,
     import_class,
@@ -113,7 +114,7 @@ def state_of(class_name: str, state: str) -> bytes:
         encoded = msgspec.msgpack.encode(values)
         spec.build(encoded)
     except AgentError as error:
-        raise CommandError(f"{error}.") from None
+        raise WrongArgument(f"{error}.") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
-        raise CommandError(f"{class_name} cannot have the state {state}: {error}.") from None
+        raise WrongArgument(f"{class_name} cannot have the state {state}: {error}.") from None
     return encoded

@@ -17,6 +17,7 @@ from ..network.addresses import decode_address
 from .common import (
     CommandError,
     Seconds,
+    WrongArgument,
     config_argument,
     read_config,
     replica_id,
@@ -54,7 +55,7 @@ def reconfigurer(config: Path, server: str, timeout_s: float, wait_s: float) -> 
     loaded = read_config(config)
     declared = loaded.server(server)
     if not declared.clustered:
-        raise CommandError(f"{declared.name} is not a <cluster>: it always has one replica.")
+        raise WrongArgument(f"{declared.name} is not a <cluster>: it always has one replica.")
     return Reconfigurer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
 
 
@@ -205,7 +206,7 @@ def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
 
 def _check_forcible(server: Server, replica: Replica) -> None:
     if not server.clustered:
-        raise CommandError(f"{server.name} is not a <cluster>: start it, it needs no other replica.")
+        raise WrongArgument(f"{server.name} is not a <cluster>: start it, it needs no other replica.")
     if replica.witness:
         raise CommandError(
             f"Replica {replica.id} of {server.name} is a witness: it holds no data to begin with."

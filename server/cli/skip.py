@@ -15,7 +15,7 @@ from ..config import Config, Replica, Server
 from ..storage.data_directory import directory_error, running_process
 from ..storage.running_file import INTERRUPT_SIGNAL, RunningReport, read_running
 from ..storage.skip_orders import SkipOrder, SkipOrders
-from .common import CommandError, config_argument, read_config, reported_errors, server_option
+from .common import CommandError, WrongArgument, config_argument, read_config, reported_errors, server_option
 from .local_hosts import is_local
 
 WAIT_S = 10.0
@@ -112,9 +112,9 @@ def _order(config: Config, server: Server, here: Sequence[_LocalReplica], text: 
         try:
             return SkipOrder.parse(text)
         except ValueError as error:
-            raise CommandError(f"{error}.") from None
+            raise WrongArgument(f"{error}.") from None
     if not (text.isascii() and text.isdigit()):
-        raise CommandError(f"{text!r} is not the number of an entry; `quorate status` names it.")
+        raise WrongArgument(f"{text!r} is not the number of an entry; `quorate status` names it.")
     entry = int(text)
     reports = [each.report for each in here if each.report is not None]
     named = sorted({each.reaction for each in reports if each.entry == entry and each.reaction is not None})

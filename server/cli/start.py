@@ -19,7 +19,14 @@ from ...hachannel.transport.addresses import host_port
 from ..config import Config, Server, load
 from ..errors import StartInterrupted
 from ..storage.data_directory import DataDirectory
-from .common import CommandError, config_argument, import_from_here, replica_id, reported_errors
+from .common import (
+    CommandError,
+    WrongArgument,
+    config_argument,
+    import_from_here,
+    replica_id,
+    reported_errors,
+)
 from .launcher import LIFELINE, STOP_TIMEOUT_S, STOP_TOGETHER
 from .output import Printer
 
@@ -89,7 +96,7 @@ def command(
 def _check_expected(server: Server, expected: int) -> None:
     """Check `--expected` as `nbClusterExpected` of the file is checked. Raises CommandError."""
     if objection := server.objection(expected):
-        raise CommandError(f"--expected is {expected}, but {server.name} {objection}.")
+        raise WrongArgument(f"--expected is {expected}, but {server.name} {objection}.")
 
 
 def _which_replica(config: Config, server: Server, replica: int | None) -> int:
@@ -98,7 +105,7 @@ def _which_replica(config: Config, server: Server, replica: int | None) -> int:
     if len(server.replicas) == 1:
         return server.replicas[0].id
     ids = ", ".join(str(each) for each in server.replica_ids)
-    raise CommandError(f"{server.name} is a cluster; choose one of its replicas with --replica: {ids}.")
+    raise WrongArgument(f"{server.name} is a cluster; choose one of its replicas with --replica: {ids}.")
 
 
 def _hold_lifeline() -> None:

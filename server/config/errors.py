@@ -1,5 +1,7 @@
 """Problems in a configuration file, and lookups that fail in a configuration."""
 
+from collections.abc import Sequence
+
 import attrs
 
 MAX_PROBLEMS = 100
@@ -20,17 +22,19 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The file cannot be used. ``problems`` lists everything that is wrong with it, by line."""
+    """The file cannot be used. ``problems`` lists everything that is wrong with it, ``notes`` the remarks on
+    it, both by line."""
 
     exit_code = 1
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[Problem], notes: Sequence[Problem] = ()) -> None:
         if len(problems) > MAX_PROBLEMS:
             rest = len(problems) - MAX_PROBLEMS
             last = Problem(problems[0].file, 0, f"{rest} more problems are not shown; mend these first.")
             problems = [*problems[:MAX_PROBLEMS], last]
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = problems
+        self.notes = tuple(notes)
 
 
 class UnknownName(LookupError):

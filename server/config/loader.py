@@ -38,7 +38,7 @@ def load(path: str | os.PathLike[str], *, check_imports: bool = True) -> Config:
         servers=servers,
         properties=draft.properties,
         name=draft.name,
-        notes=tuple(sorted(report.notes, key=lambda note: note.line)),
+        notes=report.notes_by_line(),
     )
     if not report.problems:
         check_replicas_agree(config, report)

@@ -25,9 +25,13 @@ class Report:
         self.notes.append(Problem(self.file, line, _one_line(message)))
 
     def raise_if_problems(self) -> None:
-        """Raise ConfigError with all problems so far, by line, if there are any."""
+        """Raise ConfigError with all problems and notes so far, by line, if there are any problems."""
         if self.problems:
-            raise ConfigError(sorted(self.problems, key=lambda problem: problem.line))
+            raise ConfigError(sorted(self.problems, key=lambda problem: problem.line), self.notes_by_line())
+
+    def notes_by_line(self) -> tuple[Problem, ...]:
+        """Return the notes in the order of their lines."""
+        return tuple(sorted(self.notes, key=lambda note: note.line))
 
 
 def _one_line(message: str) -> str:

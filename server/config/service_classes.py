@@ -12,15 +12,20 @@ BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",
     TCP_PROXY_SERVICE: "TcpProxyService",
 }
+_BY_SHORT_NAME = {short: name for name, short in BUILT_IN.items()}
 
 
 def resolve(declared: str) -> str | None:
-    """Return ``module:Class`` for a ``class`` attribute, which may be an alias or ``module.Class``.
+    """Return ``module:Class`` for a ``class`` attribute.
+
+    The attribute may be an alias, the short name of a built-in service, or ``module.Class``.
 
     None if the text is not the name of a class.
     """
     if declared in ALIASES:
         return ALIASES[declared]
+    if declared in _BY_SHORT_NAME:
+        return _BY_SHORT_NAME[declared]
     module, colon, name = declared.partition(":")
     if not colon:
         module, _, name = declared.rpartition(".")

@@ -420,8 +420,21 @@ class Node:
         if self._mastership.serving:
             until = self.channel.standing.lease_until
             if until is None or now >= until:
+                reason = f"it does not hold the lease{self._skipped_reaction()}"
                 self._out.effects.clear()
-                self._mastership.stop("it does not hold the lease")
+                self._mastership.stop(reason)
+
+    def _skipped_reaction(self) -> str:
+        """Return the end of the sentence about a lost lease: the reaction that was skipped, or ""."""
+        position = self.engine.current.skipped
+        for effects in self._out.effects:
+            for row in effects.trace:
+                if row.position == position and row.error:
+                    return (
+                        f": the reaction of agent {row.agent} ({row.cls}) to {row.type} in entry {row.index} "
+                        "took too long; it was skipped, as the administrator ordered, and is undone"
+                    )
+        return ""
 
     def _on_event(self, now: float, event: Event) -> None:
         if isinstance(event, Deliver):

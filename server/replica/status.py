@@ -68,6 +68,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "notifications": engine.position,
         "reactions": node.reactions,
         "dead_letters": engine.dead_letters,
+        "stopped_turn": engine.stopped_turn,
         "backlog": engine.backlog,
         "queued": node.queued_notes,
         "accepting": node.accepting,

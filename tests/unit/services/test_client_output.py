@@ -288,3 +288,30 @@ def test_only_the_server_may_say_that_a_page_does_not_exist(client, small_window
     client.acknowledge_all()
     assert client.events == list(range(1, 101))
     assert [note.type for note in client.answers] == [Answer.type_name, UnknownAgent.type_name]
+
+
+@attrs.frozen
+class Ball(Notification):
+    to: AgentId
+
+
+@attrs.define
+class Player(Agent):
+    @reacts
+    def ball(self, ctx: Context, note: Ball) -> None:
+        ctx.send(note.to, Ball(ctx.agent))
+
+
+def test_the_report_of_a_turn_that_a_client_began_names_what_the_client_sent(client):
+    harness = client.bench.harness
+    players = [harness.deploy(Player, name) for name in ("ann", "bea")]
+    limit_turns(client, 50)
+    client.say(
+        ClientNote("source", Go.type_name, encode(Go(1)), 1),
+        ClientNote("ann", Ball.type_name, encode(Ball(players[1]))),
+    )
+    beginning = (
+        f"the turn of {Ball.type_name} from the client {client.name} to {players[0]} was stopped after"
+    )
+    assert [beginning in report for report in harness.reports if "was stopped" in report] == [True]
+    assert harness.engine.stopped_turn.startswith(f"entry {harness.engine.applied}: {beginning}")

@@ -96,3 +96,11 @@ def test_a_slave_of_another_master_is_in_another_cluster() -> None:
     assert cluster_conflict(statuses[1:]) == ""
     assert is_led(statuses[1:])
     assert cluster_conflict([each for each in statuses if each is not master]) == ""
+
+
+def test_the_last_stopped_turn_is_shown_for_the_master_only() -> None:
+    status = {"role": "master", "stopped_turn": "entry 7: the turn of x was stopped"}
+    assert problems(ReplicaStatus(HERE, status)) == [
+        "last stopped turn, in entry 7: the turn of x was stopped"
+    ]
+    assert problems(ReplicaStatus(HERE, status | {"role": "slave"})) == []

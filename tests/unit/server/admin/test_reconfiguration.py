@@ -408,7 +408,7 @@ def test_a_file_without_a_cluster_has_nothing_to_apply(tmp_path: Path) -> None:
     assert done.output.endswith("a3servers.xml declares no <cluster>: there is nothing to apply\n")
     done = CliRunner().invoke(apply, [str(file), "--server", "s0"])
     assert (done.exit_code, done.output) == (
-        1,
+        2,
         "quorate: s0 is not a <cluster>: it always has one replica.\n",
     )
 

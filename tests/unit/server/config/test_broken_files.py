@@ -471,6 +471,14 @@ def test_check_prints_problems_on_the_standard_error_and_exits_1(write: Callable
     assert [line.split(": ")[0] for line in result.stderr.splitlines()] == [f"{path}:2", f"{path}:3"]
 
 
+def test_check_prints_notes_beside_problems(write: Callable[[str], Path]) -> None:
+    path = write('<config>\n<property name="Transaction" value="x"/>\n<zoo/></config>')
+    result = CliRunner().invoke(command, [str(path)])
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"note: {path}:2: ")
+    assert result.stderr.startswith(f"{path}:3: ")
+
+
 PIECES = st.sampled_from(
     [
         *(

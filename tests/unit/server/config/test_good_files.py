@@ -277,6 +277,8 @@ def test_a_service_of_the_user_may_be_written_in_two_ways(
         ("\n", "\r\n"),
         ('  <domain name="D1" />', '<domain name="D1"></domain>'),
         ("org.objectweb.joram.mom.proxies.ConnectionManager", CONNECTION_MANAGER),
+        ("org.objectweb.joram.mom.proxies.ConnectionManager", "ConnectionManager"),
+        ("org.objectweb.joram.mom.proxies.tcp.TcpProxyService", "TcpProxyService"),
         ("root root", "root other"),
         ('name="s0"', 'name="s0" ack="ALL"'),
         ('name="s0"', 'name="s0" nbClusterExpected="2"'),

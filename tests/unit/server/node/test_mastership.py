@@ -150,6 +150,19 @@ def test_what_a_master_has_applied_when_the_lease_ends_does_not_leave_any_more(t
     assert not pair.serves
 
 
+def test_a_master_that_lost_the_lease_in_a_reaction_that_was_skipped_names_that_reaction() -> None:
+    pair = Pair()
+    pair.commit_ping()
+    engine = pair.master.engine
+    engine.current.skips = {engine.position + 1: (engine.applied + 1, engine.birth)}
+    assert pair.master.work(pair.now, WALL)
+    pair.now += 10.0
+    pair.exchange()
+    reason = pair.outs[pair.master.me].roles[-1].reason
+    assert reason.startswith("it does not hold the lease: the reaction of agent #0.0.1025 (")
+    assert f"to {Ping.type_name} in entry {engine.applied} took too long; it was skipped, as the" in reason
+
+
 class Serving:
     """The mastership of a replica, over a channel whose answers the test sets."""
 
