@@ -1,5 +1,6 @@
 """The programming interface of agents: agents, notifications and the context of a reaction."""
 
+from .activity import ActivityCompleted, ActivityFailed
 from .agent import (
     Agent,
     AgentError,
@@ -27,8 +28,10 @@ from .ids import (
     FIRST_CONNECTION_STAMP,
     FIRST_FREE_STAMP,
     FIRST_PAGE_STAMP,
+    FIRST_SERVICE_STAMP,
     Address,
     AgentId,
+    activities,
     connection_manager,
     factory,
     outside,
@@ -43,7 +46,10 @@ __all__ = [
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "FIRST_PAGE_STAMP",
+    "FIRST_SERVICE_STAMP",
     "MAX_NOTIFICATION_BYTES",
+    "ActivityCompleted",
+    "ActivityFailed",
     "Address",
     "Agent",
     "AgentError",
@@ -71,6 +77,7 @@ __all__ = [
     "Resumed",
     "UnknownAgent",
     "UpgradeError",
+    "activities",
     "agent_named",
     "agent_spec",
     "agent_upgrading",

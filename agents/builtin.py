@@ -58,6 +58,8 @@ class Create(Notification, name="quorate.create"):
     """The id of the agent, if the requester has chosen it; None: the factory chooses it."""
     key: str = ""
     """Makes the request idempotent: the same key gets the same agent."""
+    once: bool = False
+    """Answer with the agent of that name or id, if it exists and has that class, instead of failing."""
 
 
 @attrs.frozen

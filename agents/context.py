@@ -8,10 +8,11 @@ from typing import Any, Final
 import attrs
 import msgspec
 
+from .activity import MAX_ACTIVITY_INPUT_BYTES, CancelActivity, RunActivity, check_activity_key
 from .agent import Agent, AgentError, AgentSpec, agent_spec
 from .builtin import Create
 from .envelope import Note, ReplyTo, check_address
-from .ids import Address, AgentId, factory
+from .ids import Address, AgentId, activities, factory
 from .names import check_importable
 from .notification import Notification, encode
 from .state_types import with_sorted_sets
@@ -265,6 +266,53 @@ class Context:
         if type(timer) is not int:
             raise TypeError(f"{timer!r} is not the number of a timer; give what `timer` returned")
         self._requests().cancelled.append(timer)
+
+    def activity(
+        self,
+        activity: str,
+        notification: Notification,
+        *,
+        key: str | None = None,
+        attempts: int | None = None,
+        timeout_s: float | None = None,
+        expires_s: float | None = None,
+    ) -> str:
+        """Request input or output that a service does outside of the agents, and return its key.
+
+        This agent gets one outcome for the key, `ActivityCompleted` or `ActivityFailed`, also if replicas
+        fail meanwhile. The service may do it more than once: see docs/services.md. Requesting the same
+        activity again under the same key changes nothing. A key belongs to this agent; without one the
+        activity gets a new one. The other arguments replace limits that the service has declared: see
+        `ActivityPolicy`.
+        Raises TypeError or ValueError for a name, input, key or limit that cannot be used.
+        """
+        if not isinstance(activity, str) or not activity:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{activity!r} is not the name of an activity; give text")
+        if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= 1000):
+            raise ValueError(f"an activity cannot have {attempts!r} attempts; give 1 to 1000")
+        for limit_s in (timeout_s, expires_s):
+            if limit_s is not None and not 0 < limit_s <= _MAX_DELAY_S:
+                raise ValueError(f"an activity cannot be limited to {limit_s} s; give up to {_MAX_DELAY_S:g}")
+        payload = encode(notification)
+        if len(payload) > MAX_ACTIVITY_INPUT_BYTES:
+            raise ValueError(
+                f"{notification.type_name} has {len(payload)} bytes, more than {MAX_ACTIVITY_INPUT_BYTES}, "
+                "the limit for the input of an activity"
+            )
+        own = f"@{self._position}.{len(self._requests().sends)}" if key is None else check_activity_key(key)
+        run = RunActivity(activity, own, notification.type_name, payload, attempts, timeout_s, expires_s)
+        self._post(activities(self.agent.host), run.type_name, encode(run))
+        return own
+
+    def cancel_activity(self, key: str) -> None:
+        """Cancel an activity of this agent; its outcome is then ``cancelled``.
+
+        If its outcome is under way already, that one comes. Raises TypeError if `key` is not text.
+        """
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{key!r} is not the key of an activity; give what `activity` returned")
+        note = CancelActivity(key)
+        self._post(activities(self.agent.host), note.type_name, encode(note))
 
     def emit(self, topic: str, message: msgspec.Struct) -> None:
         """Emit a message to the services of the master. For built-in agents."""

@@ -7,15 +7,20 @@ __all__ = [
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "FIRST_PAGE_STAMP",
+    "FIRST_SERVICE_STAMP",
     "Address",
     "AgentId",
+    "activities",
     "connection_manager",
     "factory",
     "outside",
 ]
 
 FIRST_FREE_STAMP: Final = 1025
-"""Stamps below this one are reserved for built-in agents."""
+"""Stamps below this one are reserved for built-in agents, and for those that services create."""
+
+FIRST_SERVICE_STAMP: Final = 512
+"""Stamps from this one to 1024 are those of agents that services of users create."""
 
 FIRST_CONNECTION_STAMP: Final = 10**12
 """Stamps from this one on are those of client connections only, so the id shows what it is."""
@@ -72,3 +77,8 @@ def factory(server: int) -> AgentId:
 def connection_manager(server: int) -> AgentId:
     """Return the id of the agent of `server` that opens client connections."""
     return AgentId(server, server, 3)
+
+
+def activities(server: int) -> AgentId:
+    """Return the id of the agent of `server` that keeps the pending activities of its agents."""
+    return AgentId(server, server, 4)

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import attrs
 import msgspec
 
+from .activity import OUTCOME_TYPES
 from .agent import Agent, reacts
 from .builtin import FAILURES, ExceptionNotification, UnknownAgent
 from .client_output import (
@@ -288,8 +289,11 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         try:
             to = AgentId.parse(note.to) if isinstance(note.to, str) and note.to.startswith("#") else note.to
             refusal = "" if to == ctx.agent or not isinstance(to, AgentId) else _refusal(to)
-            if isinstance(to, AgentId) and refusal:
-                failure: Notification = ExceptionNotification(to, note.type, "PermissionError", refusal)
+            if note.type in OUTCOME_TYPES:
+                refusal = "clients may not send outcomes of activities"
+            if refusal:
+                refusing = to if isinstance(to, AgentId) else ctx.agent
+                failure: Notification = ExceptionNotification(refusing, note.type, "PermissionError", refusal)
             else:
                 ctx.forward(to, note.type, note.payload, note.request)
                 return

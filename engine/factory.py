@@ -141,6 +141,9 @@ class Factory:
         try:
             current.check(position)
             self._check_key(note, ask)
+            there = self._existing(ask, directory) if ask.once else None
+            if there is not None:
+                return FactoryResult(stamp, answer=Created(there))
             self._check_name(ask.name, directory)
             identity, next_stamp = self._identity(note, ask, directory, stamp)
             spec = self._loaded(ask.class_name)
@@ -184,6 +187,29 @@ class Factory:
                 f"keys that begin with {DECLARED_KEY!r} belong to the configuration; choose another"
             )
 
+    def _existing(self, ask: Create, directory: Directory) -> AgentId | None:
+        """Return the agent with the id and the name that a `Create` gives, None if there is none.
+
+        Raises ValueError if there is one that differs from what is asked for.
+        """
+        holder = directory.find(ask.id) if ask.id is not None else None
+        named = directory.find(ask.name) if ask.name is not None else None
+        found = holder or named
+        if found is None:
+            return None
+        if ask.class_name not in (*found.spec.names, found.spec.location):
+            raise ValueError(
+                f"{found.name or found.identity} is an agent of the class {found.spec.name}; choose another "
+                "name or id, or delete that agent"
+            )
+        wrong_name = ask.name is not None and found is not named
+        if wrong_name or (ask.id is not None and found.identity != ask.id):
+            raise ValueError(
+                f"the agent {found.identity} exists with the name {found.name!r}, and {ask.name!r} with the "
+                f"id {ask.id} was asked for; give its own name and id, or delete that agent"
+            )
+        return found.identity
+
     def _refused(self, stamp: int, class_name: str, reason: str) -> FactoryResult:
         return FactoryResult(stamp, answer=CreateFailed(class_name, reason), error=reason)
 
@@ -191,7 +217,7 @@ class Factory:
         """Check that only the platform creates its agents, each kind with its own ids. Raises ValueError."""
         if not spec.cls.__module__.startswith(_PLATFORM):
             return
-        service = note.sender == outside(self.server) and ask.id is not None
+        service = note.sender == outside(self.server) and (ask.id is not None or ask.once)
         if not (service or self._of_connections(note.sender)):
             raise ValueError(
                 f"{spec.name} belongs to the platform, which creates it; deploy agents of your own"

@@ -1,6 +1,8 @@
 """Highly available agents that react to notifications, and the reliable messaging built from them."""
 
 from .agents import (
+    ActivityCompleted,
+    ActivityFailed,
     Agent,
     AgentError,
     AgentId,
@@ -35,6 +37,8 @@ from .client import (
 )
 
 __all__ = [
+    "ActivityCompleted",
+    "ActivityFailed",
     "Agent",
     "AgentError",
     "AgentId",

@@ -5,23 +5,37 @@ A service is named in ``a3servers.xml``. Its ``init`` is called when its replica
 `ServiceContext` only, so it can be tested with a small double.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeVar
 
+import attrs
 import msgspec
 from twisted.internet.defer import Deferred
 
-from ..agents.envelope import Note
-from ..agents.ids import AgentId
+from ..agents.agent import Agent
+from ..agents.envelope import Note, ReplyTo
+from ..agents.ids import Address, AgentId
+from ..agents.notification import Notification
 from ..hachannel.transport.ports import ReactorPort
 
 S = TypeVar("S", bound="Service")
 
 EmissionCallback = Callable[[AgentId, msgspec.Struct], None]
 
+NO_STATE: Final[Mapping[str, Any]] = {}
+ASK_TIMEOUT_S: Final = 30.0
+"""Seconds that `ServiceContext.ask` and `ServiceContext.create` wait for an answer, unless they are told."""
+MAX_THREADS: Final = 64
+"""Functions that one service may have called in threads at a time: see `ServiceContext.in_thread`."""
+
 
 class ServiceError(Exception):
     """A service cannot start or work as it is configured. The text is one sentence for the administrator."""
+
+
+class NotMaster(Exception):
+    """This replica is not, or no longer, the master: the server did not get what the service sent."""
 
 
 class ServiceContext(Protocol):
@@ -84,6 +98,10 @@ class ServiceContext(Protocol):
         """
         ...
 
+    def siblings(self, service: type[S]) -> list[S]:
+        """Return all services of that class and its subclasses which run, or start, in this replica."""
+        ...
+
     def log(self, line: str) -> None:
         """Write one line to the log of the server."""
         ...
@@ -96,6 +114,72 @@ class ServiceContext(Protocol):
         """Set a value that ``quorate status`` shows."""
         ...
 
+    def status(self, line: str) -> None:
+        """Set the line that ``quorate status`` shows for this service while it runs; "" for none."""
+        ...
+
+    def send(self, to: Address | ReplyTo, notification: Notification) -> None:
+        """Send a notification to an agent: an id, a name, a name on another server (``alice@s1``), or the
+        `ReplyTo` of a request that the service answers.
+
+        Nothing is reported, neither a failure of the agent nor the end of this replica's mastership, with
+        which what is not committed is lost: `submit` and `ask` report that.
+        Raises TypeError or ValueError for a notification or an address that cannot be sent.
+        """
+        ...
+
+    def submit(self, to: Address, notification: Notification) -> "Deferred[None]":
+        """Send a notification; the Deferred fires once it is committed, so that no failure can lose it.
+
+        It fails with `NotMaster` if this replica stops being master before it knows that, with
+        `ReactionError` or `UnknownAgentError` if the agent is on this server and failed, or is not there.
+        Raises as `send` does.
+        """
+        ...
+
+    def ask(
+        self,
+        to: Address,
+        notification: Notification,
+        timeout_s: float = ASK_TIMEOUT_S,
+        reply: type[Notification] | tuple[type[Notification], ...] | None = None,
+    ) -> "Deferred[Notification]":
+        """Send a notification; the Deferred fires with the agent's answer, decoded.
+
+        `reply`: the class, or the classes, that the answer may have; None: any that this process has defined.
+        It fails with `ReactionError`, `UnhandledTypeError`, `UnknownAgentError` or `UnexpectedReply`, with
+        TimeoutError if no answer came in time, and with `NotMaster`. Raises as `send` does.
+        """
+        ...
+
+    def create(
+        self,
+        cls: type[Agent],
+        *,
+        name: str | None = None,
+        stamp: int | None = None,
+        state: Mapping[str, Any] = NO_STATE,
+    ) -> "Deferred[AgentId]":
+        """Have an agent, made once: the Deferred fires with its id, whether it is new or was there already.
+
+        The agent is known by its `name`, by its `stamp`, or by both. A stamp is one of those that are
+        reserved for services, `FIRST_SERVICE_STAMP` to 1024; the id is then the same in every life of the
+        server. `state` holds arguments of the constructor, and is used only when the agent is made.
+        It fails with AgentError if the name or the id belongs to an agent of another class, or the class
+        cannot be loaded, with TimeoutError and with `NotMaster`. Raises AgentError, TypeError or ValueError
+        for a class, state, name or stamp that cannot be used. Source: HA Joram specification, 4.6.1.
+        """
+        ...
+
+    def in_thread(self, function: Callable[..., Any], *args: Any) -> "Deferred[Any]":
+        """Call a function that blocks in a thread of its own; the Deferred fires with what it returns.
+
+        It fires in the reactor thread. Cancelling it abandons the thread, which nothing can stop. The
+        function must not use the context: nothing here is safe for other threads. Fails with `ServiceError`
+        if `MAX_THREADS` threads of this service run already.
+        """
+        ...
+
     def post(self, notes: list[Note]) -> None:
         """Put notifications into the next batch, in the order of the calls.
 
@@ -104,7 +188,7 @@ class ServiceContext(Protocol):
         ...
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
-        """Send a notification and wait for its reply.
+        """Send a notification and wait for its reply, undecoded; `ask` decodes it.
 
         The sender must be ``outside(server)``; the context sets the request token. The Deferred fails with
         ``TimeoutError`` when no reply came, with any other exception when this replica stopped being master.
@@ -119,11 +203,63 @@ class ServiceContext(Protocol):
         ...
 
 
-class Service:
-    """Base class of services. The classes named in the XML derive from it and take no argument."""
+class Role(StrEnum):
+    """The role of a replica, as the callback of `Service.on_replica` gets it."""
 
-    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
-        """Start.
+    JOINING = "joining"
+    """It has no state yet: it waits for the others, or receives the state of one of them."""
+    MASTER = "master"
+    """It serves: its services are about to start, or run."""
+    SLAVE = "slave"
+    """It follows a master."""
+    CHANGING = "changing"
+    """A new view is being formed, or this replica leads and may not serve yet."""
+    BLOCKED = "blocked"
+    """It cannot go on: too few replicas are left or reachable."""
+    STOPPED = "stopped"
+    """It has stopped. No other role follows."""
+
+
+@attrs.frozen
+class ReplicaInfo:
+    """The replica that `Service.on_replica` is called for."""
+
+    server_id: int
+    """Identifier of its server."""
+    server_name: str
+    replica: int
+    """Identifier of the replica inside the cluster; 0 in a plain server."""
+    args: str
+    """The arguments of the service at this replica, as in the configuration."""
+    reactor: ReactorPort
+    """The reactor. Unlike that of `ServiceContext`, its delayed calls come whatever the role is."""
+    log: Callable[[str], None]
+    """Writes one line to the log of the replica."""
+
+
+RoleCallback = Callable[[Role], None]
+
+
+class Service:
+    """Base class of services. The classes named in the XML derive from it and take no argument.
+
+    A service object lives from the call of `init` to that of `stop`, on the master only.
+    """
+
+    @classmethod
+    def on_replica(cls, replica: ReplicaInfo) -> RoleCallback | None:  # noqa: ARG003
+        """Return a callback for the roles of a replica; None, unless a subclass overrides it, for none.
+
+        Called once on every replica, slaves included, when it starts; not on witnesses. The callback then
+        gets each role of the replica, in order, in the reactor thread, from ``JOINING`` to ``STOPPED``. The
+        services of a master are initialized after the callback with ``MASTER``. When the role is lost they
+        are stopped after the callback with the next role; when the replica is stopped in order, before it.
+        What either raises is logged and counted (``service_errors``), and changes nothing else.
+        """
+        return None
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> Awaitable[None] | None:
+        """Start. May be ``async def``, or return a Deferred: later services start when it is done.
 
         ``first_time`` is true if nothing was ever committed in the life of the cluster. What the service
         posts before it returns is part of the first entry. If the first master fails before that entry is
@@ -132,6 +268,6 @@ class Service:
         """
         raise NotImplementedError
 
-    def stop(self) -> "Deferred[None] | None":
-        """Stop and free everything; the same object is never started again."""
+    def stop(self) -> Awaitable[None] | None:
+        """Stop and free everything; the same object is never started again. May be ``async def``."""
         return None

@@ -1,8 +1,9 @@
 """The test kit of quorate.
 
 `Harness` runs the agents of one server in a test, on a clock that the test moves. `Guard` watches their
-reactions, and reports what differs between replicas as a `Finding`. `SimulatedCluster` runs servers of agents
-with clients and faults on virtual time.
+reactions, and reports what differs between replicas as a `Finding`. `ServiceHarness` also runs services
+as a master does, and lets it fail. `SimulatedCluster` runs servers of agents with clients and faults on
+virtual time.
 
 `simulate` runs a cluster of replicas on a virtual clock, network and disk, injects the faults of a
 `Schedule`, and checks every invariant in `CHECKERS` after every step; it returns a `Result` or raises a
@@ -56,6 +57,7 @@ from .schedules.shrink import shrink
 from .schedules.simulation import Result, simulate
 from .servers.simulated_client import PendingReply, SimulatedClient
 from .servers.simulated_cluster import Invariant, ReplicaView, SimulatedCluster
+from .service_harness import ServiceHarness
 
 __all__ = [
     "CHECKERS",
@@ -99,6 +101,7 @@ __all__ = [
     "Result",
     "Schedule",
     "ScheduleError",
+    "ServiceHarness",
     "Shape",
     "SimulatedClient",
     "SimulatedCluster",

@@ -6,6 +6,7 @@ from twisted.internet.defer import Deferred
 
 from ...agents import Note
 from ...hachannel.transport.ports import ClockPort
+from ...services.base import NotMaster
 
 __all__ = ["MAX_REQUESTS", "NotServing", "Requests"]
 
@@ -14,7 +15,7 @@ MAX_REQUESTS = 65536
 """Requests that may wait for their replies at a time."""
 
 
-class NotServing(Exception):
+class NotServing(NotMaster):
     """This replica is not, or no longer, the master."""
 
 

@@ -11,11 +11,13 @@ from ...engine import Effects
 from ...engine.error_text import described, error_text, located
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
 from ...services.base import EmissionCallback, Service, ServiceError
+from ...services.context_base import ServiceContextBase
 from ..config import ServiceSpec
 from ..context import ReplicaContext
 from ..network.addresses import Addresses
 from .leased_reactor import LeasedReactor
 from .service_class import load_service
+from .service_threads import ServiceThreads
 from .submissions import Submissions
 
 __all__ = ["Services"]
@@ -26,11 +28,17 @@ RETRY_FIRST_S = 1.0
 RETRY_LAST_S = 30.0
 """Pauses between the attempts to start a service that could not start, doubled from the first to the last."""
 
+MAX_STATUS_CHARS = 200
+"""Characters of the line that a service sets with `ServiceContext.status`."""
+
 S = TypeVar("S", bound=Service)
 
 
-class _Context:
-    """The server as one service sees it: a `ServiceContext`."""
+class _Context(ServiceContextBase):
+    """The server as one service sees it: a `ServiceContext`.
+
+    It has more than 20 methods: they are what a service can do.
+    """
 
     def __init__(
         self,
@@ -51,6 +59,9 @@ class _Context:
         self.host = context.replica.host
         self.leased = LeasedReactor(context.reactor, submissions.may_act)
         self.reactor: ReactorPort = self.leased
+        self.threads = ServiceThreads(context.reactor)
+        self.status_line = ""
+        """The line that the service has set with `status`."""
         self.lacked = ""
         """The class of another service that this one needs and that could not start; "" if none."""
 
@@ -75,6 +86,9 @@ class _Context:
             self.lacked = self._services.failed_one(service)
         return found
 
+    def siblings(self, service: type[S]) -> list[S]:
+        return self._services.siblings(service)
+
     def log(self, line: str) -> None:
         self._context.log(f"{self._spec.short_name}: {line}")
 
@@ -84,8 +98,17 @@ class _Context:
     def gauge(self, metric: str, value: float) -> None:
         self._context.metrics.gauge(metric, value)
 
+    def status(self, line: str) -> None:
+        self.status_line = " ".join(line.split("\n"))[:MAX_STATUS_CHARS]
+
+    def in_thread(self, function: Callable[..., Any], *args: Any) -> "Deferred[Any]":
+        return self.threads.run(function, *args)
+
     def post(self, notes: list[Note]) -> None:
         self._submissions.post(notes)
+
+    def submit_note(self, note: Note) -> "Deferred[Note | None]":
+        return self._submissions.submit(note)
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
         return self._submissions.request(note, timeout_s)
@@ -145,12 +168,25 @@ class Services:
 
     def sibling(self, service: type[S]) -> S | None:
         """Return the running service of a class, None if there is none."""
-        return next((each for _, each in self._running.values() if isinstance(each, service)), None)
+        return next(iter(self.siblings(service)), None)
+
+    def siblings(self, service: type[S]) -> list[S]:
+        """Return the running services of a class, in the order of the XML."""
+        running = (self._running[position][1] for position in sorted(self._running))
+        return [each for each in running if isinstance(each, service)]
 
     def bounded(self, name: str, value: str) -> str:
         """Return the value of a setting, bounded by what this process allows: see `limits`."""
         limit = self.limits.get(name)
         return value if limit is None or not value.isdigit() else str(min(int(value), limit))
+
+    def status_lines(self) -> dict[str, str]:
+        """Return the line of each running service that has set one, by the class of the service."""
+        return {
+            self._specs[position].class_name: context.status_line
+            for position, (context, _) in sorted(self._running.items())
+            if context.status_line
+        }
 
     def failed_one(self, service: type[Service]) -> str:
         """Return the name of a service if it could not start, "" otherwise."""

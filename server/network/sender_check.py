@@ -6,7 +6,7 @@ note that reaches nobody.
 
 from collections.abc import Callable
 
-from ...agents import FAILURES, Create, Delete, Note, connection_manager, factory, outside
+from ...agents import FAILURES, Create, Delete, Note, activities, connection_manager, factory, outside
 from ..config import Config
 from .rate_limit import RateLimit
 
@@ -34,7 +34,7 @@ class SenderCheck:
         self._count = count
         self._relayed: dict[int, frozenset[int]] = {}
         """By neighbour, the servers whose notifications it may bring."""
-        ids = factory(here), connection_manager(here)
+        ids = factory(here), connection_manager(here), activities(here)
         self._factory = frozenset({ids[0], str(ids[0])})
         self._reserved = frozenset({*ids, *map(str, ids)})
         """Agents of the platform here, by id and by its text."""

@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 
 from ...hachannel.protocol.diagnosis import diagnose
 from ...hachannel.transport.addresses import Address
+from ...services.base import Role
 from ..context import ReplicaContext
 from ..errors import StartError
 from ..master.master import MasterSide
@@ -29,6 +30,7 @@ from .listeners import Listeners
 from .log_file import ReplicaLog
 from .output_dispatch import OutputDispatch
 from .peer_connections import PeerConnections
+from .role_hooks import RoleHooks
 from .trace import TraceLives
 from .watchdog import Watchdog
 
@@ -68,6 +70,7 @@ class Replica:
         addresses = self.peers.addresses
         self.master = MasterSide(context, self.driver, addresses)
         self.watchdog = Watchdog(context, lambda: self.disk.saved)
+        self.hooks = RoleHooks(context)
         self.incarnations = Incarnations(context, self.disk, addresses, self.watchdog, expected, join=join)
         self._outputs = OutputDispatch(context, self.peers, self.disk, self.master, self.trace)
         self._stopping = False
@@ -126,6 +129,8 @@ class Replica:
         self.disk.watch()
         self.trace.open(self.incarnations.life, self.incarnations.replayed, self.incarnations.accepted)
         self.driver.begin(node)
+        self.hooks.open()
+        self.hooks.follow(Role.JOINING)
         self.peers.start(self.incarnations.current)
         self.driver.call(node.start)
 
@@ -141,16 +146,21 @@ class Replica:
 
     def _settled(self) -> None:
         self.master.resume()
+        if self.hooks.any:
+            self.hooks.follow(_role(self.node))
         if self._left is not None and self.node.retired:
             self._node_ended("stopped", False)
 
     def _follow_role(self, role: RoleChange) -> None:
         if not role.master:
+            if self.hooks.any:
+                self.hooks.follow(_role(self.node, serving=False))
             self.context.log(f"this replica is master no longer: {role.reason}")
             node = self.node
             self.master.stop(role.reason).addBoth(lambda _: self._services_stopped(node))
         elif not self._stopping:
             self.context.log(f"this replica is master now: {role.reason}")
+            self.hooks.follow(Role.MASTER)
             self.master.start(role.first_time)
 
     def _services_stopped(self, node: Node) -> None:
@@ -219,6 +229,7 @@ class Replica:
         """Close everything after the end of the node, then fire `stopped`."""
         self.disk.end_watch()
         self.driver.stop()
+        self.hooks.follow(Role.STOPPED)
         self.peers.stop()
         stored = self.trace.close().addBoth(lambda _: self.disk.close(save=failure is None))
         closing: list[Deferred[Any]] = [stored, *self.listeners.close()]
@@ -262,6 +273,14 @@ class Replica:
         if self.node.serving and networks:
             return (networks[0].host, networks[0].port)
         return self.master.networks.master_in(None)
+
+
+def _role(node: Node, *, serving: bool | None = None) -> Role:
+    """Return the role of a replica for its services. `serving`: whether it serves, if not as `node` says."""
+    if node.serving if serving is None else serving:
+        return Role.MASTER
+    role = node.role
+    return Role.CHANGING if role == "master" else Role(role)
 
 
 def _use_monotonic(reactor: Any) -> None:

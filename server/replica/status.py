@@ -84,6 +84,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "port": network.port if network is not None else 0,
         "address": [network.host, network.port] if network is not None else None,
         "services_failed": replica.master.services.failed,
+        "services": replica.master.services.status_lines(),
         "trace_problem": replica.trace.problem,
         "counters": dict(metrics.counters),
         "gauges": dict(metrics.gauges),

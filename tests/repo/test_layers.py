@@ -34,7 +34,10 @@ ARROWS: dict[str, set[str]] = {
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
     # network port gets an answer in its own protocol.
-    "server": {"agents", "client.frames", "engine", "hachannel", "services.base", "replay.schema", "output"},
+    "server": {
+        *("agents", "client.frames", "engine", "hachannel", "replay.schema", "output"),
+        *("services.base", "services.context_base"),
+    },
     "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
     # The files of quorate/ itself: the public names; subcommands are imported when they are called.
@@ -53,7 +56,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("replica", "cli"),
     ),
     "testing": (
-        *("determinism", "harness", "channel", "checks", "faults", "schedules", "exploration", "mutation"),
+        *(
+            "determinism",
+            "harness",
+            "service_harness",
+            "channel",
+            "checks",
+            "faults",
+            "schedules",
+            "exploration",
+        ),
+        "mutation",
         "servers",
     ),
 }
