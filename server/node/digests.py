@@ -6,6 +6,7 @@ import attrs
 import msgspec
 
 __all__ = [
+    "Answered",
     "Chain",
     "Difference",
     "DigestBook",
@@ -57,7 +58,14 @@ class Difference(msgspec.Struct, array_like=True, frozen=True, tag="difference")
     sentence: str
 
 
-DirectMessage = Report | Chain | Diverged | Difference
+class Answered(msgspec.Struct, array_like=True, frozen=True, tag="answered"):
+    """Sent by the master: the outcomes of the last entries whose outputs have left."""
+
+    outcomes: list[tuple[int, bytes]]
+    """(index, `Effects.outcome`), in order."""
+
+
+DirectMessage = Report | Chain | Diverged | Difference | Answered
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[DirectMessage] = msgspec.msgpack.Decoder(DirectMessage)
@@ -107,7 +115,7 @@ class DigestBook:
     """The digests of one kind that the members of a view have reported to its master.
 
     A position is judged once every member has reported it. The state of most members counts as right; with a
-    tie, that of the master.
+    tie, that of the master, unless it is known to differ from a former master.
     """
 
     def __init__(self, me: int) -> None:
@@ -134,8 +142,13 @@ class DigestBook:
         for member in members:
             self._agreed[member] = max(index, self._agreed.get(member, 0))
 
-    def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> list[Verdict]:
-        """Record a digest. Returns the members that differ, once all have reported the position."""
+    def report(
+        self, replica: int, index: int, digest: bytes, members: Sequence[int], *, contradicted: bool = False
+    ) -> list[Verdict]:
+        """Record a digest. Returns the members that differ, once all have reported the position.
+
+        contradicted: the master differs from a former one, so that with a tie it is wrong.
+        """
         digests = self._positions.setdefault(index, {})
         digests[replica] = digest
         while len(self._positions) > KEPT_POSITIONS:
@@ -143,14 +156,14 @@ class DigestBook:
         if any(member not in digests for member in members):
             return []
         self._positions.pop(index, None)
-        return self._judge(index, {member: digests[member] for member in members})
+        return self._judge(index, {member: digests[member] for member in members}, contradicted)
 
-    def _judge(self, index: int, digests: dict[int, bytes]) -> list[Verdict]:
+    def _judge(self, index: int, digests: dict[int, bytes], contradicted: bool) -> list[Verdict]:
         mine = digests[self._me]
         votes: dict[bytes, int] = {}
         for digest in digests.values():
             votes[digest] = votes.get(digest, 0) + 1
-        right = max(votes, key=lambda digest: (votes[digest], digest == mine))
+        right = max(votes, key=lambda digest: (votes[digest], (digest == mine) != contradicted))
         holder = next(replica for replica, digest in digests.items() if digest == right)
         differing: list[Verdict] = []
         for replica, digest in digests.items():

@@ -11,7 +11,10 @@ from typing import Final
 
 from ...engine import Effects, Engine, IncrementalDigest
 from ...hachannel import Channel, DirectReceived, ViewEvent
+from ...hachannel.model.settings import ANNOUNCE_AFTER_S
+from .answered_outcomes import AnsweredOutcomes
 from .digests import (
+    Answered,
     Chain,
     Difference,
     DigestBook,
@@ -79,11 +82,12 @@ class DivergenceDetector:
         """The entry after which the state has that digest."""
         self._share = 0
         self._history = OutcomeHistory(engine.applied, engine.chain)
+        self._answered = AnsweredOutcomes(me, self._history, self._agreed)
         self._chained = 0
         """The last entry whose chain was reported."""
         self._chained_at = 0.0
         self.due: float | None = None
-        """When to report a chain with `tick`; None if there is none to report."""
+        """When to report with `tick`; None if there is nothing to report."""
         self._pause_s = 0.0
         self._diverged_at = float("-inf")
 
@@ -100,18 +104,33 @@ class DivergenceDetector:
         if self._held is not None:
             slaves = [each for each in view.members if each != self._me] if view.master == self._me else []
             self._held.begin_view(slaves, self._engine.applied, self._engine.chain)
+        self._answered.begin_view()
         if self.running is not None:
             self.running.close()
             self.running = None
+        self._act_on_contradiction(now)
 
     def state_installed(self) -> None:
         """Begin a new history: the state of the engine has come from another replica."""
         self._history.restart(self._engine.applied, self._engine.chain)
+        self._answered.state_installed()
         self._chained = 0
 
     def _is_slave(self) -> bool:
         view = self._view
         return view is not None and view.master != self._me and self._me in view.members
+
+    @property
+    def compared(self) -> bool:
+        """Whether this replica is the master of a view with slaves."""
+        view = self._view
+        return view is not None and view.master == self._me and len(view.members) > 1
+
+    @property
+    def may_serve(self) -> bool:
+        """Whether this replica, as master, may begin to serve: nothing that was answered contradicts it."""
+        held = self._held
+        return self._answered.contradiction is None and (held is None or held.may_begin)
 
     # Reports
 
@@ -139,12 +158,39 @@ class DivergenceDetector:
                 self.due = max(now, self._chained_at + pause_s)
         else:
             self._compare_chains(now)
+        if self._answered.applied():
+            self._act_on_contradiction(now)
         if self.running is not None:
             self._advance(now, self._share, None)
 
-    def tick(self, now: float) -> None:
-        """Report the chain of the last entry, if that is due. Call when all that is there is applied."""
-        if self.due is not None and now >= self.due:
+    def answered(self, now: float, index: int, outcome: bytes) -> None:
+        """Note the outcome of an entry whose outputs leave this master before the slaves confirm them."""
+        self._answered.add(index, outcome)
+        if self.due is None:
+            # The next entry may follow soon.
+            self.due = now + ANNOUNCE_AFTER_S
+
+    def send_outcomes(self) -> None:
+        """Send the slaves the outcomes that they do not know: before the next entry, or soon."""
+        if not self._answered.pending:
+            return
+        self.due = None
+        message, view = self._answered.take(), self._view
+        assert view is not None
+        for member in view.members:
+            if member != self._me:
+                self._send(member, message)
+
+    def tick(self, now: float, *, announced: bool = False) -> None:
+        """Report the last entries, if that is due. Call when all that is there is applied.
+
+        announced: the master sends its slaves a message anyway.
+        """
+        if self.due is None or not (now >= self.due or announced):
+            return
+        if self._answered.pending:
+            self.send_outcomes()
+        else:
             self._report_chain(now)
 
     def step(self, now: float) -> None:
@@ -188,6 +234,10 @@ class DivergenceDetector:
         if isinstance(message, Diverged):
             if event.peer == self._channel.standing.master or (view and event.peer == view.master):
                 self._on_diverged(now, event.peer, message)
+        elif isinstance(message, Answered):
+            # Of the present master, or of the next one, whose view is not followed yet.
+            if self._answered.received(event.peer, message):
+                self._act_on_contradiction(now)
         elif early:
             return False
         elif view is None:
@@ -201,9 +251,9 @@ class DivergenceDetector:
                 case Chain():
                     if self._held is not None:
                         self._held.reported(event.peer, message.index, message.chain)
-                    self._judge(
-                        now, self._chains.report(event.peer, message.index, message.chain, view.members)
-                    )
+                    if message.chain == self._history.chain_after(message.index):
+                        self._agreed(event.peer, message.index)
+                    self._judge_chain(now, view, event.peer, message.index, message.chain)
                     self._compare_chains(now)
                 case Difference():
                     self._judged[message.replica] = ""
@@ -224,7 +274,37 @@ class DivergenceDetector:
         for index in self._chains.lacking(history.applied):
             chain = history.chain_after(index)
             if chain is not None:
-                self._judge(now, self._chains.report(self._me, index, chain, view.members))
+                self._judge_chain(now, view, self._me, index, chain)
+
+    def _judge_chain(self, now: float, view: ViewEvent, replica: int, index: int, chain: bytes) -> None:
+        contradicted = self._answered.contradiction is not None
+        self._judge(now, self._chains.report(replica, index, chain, view.members, contradicted=contradicted))
+
+    def _act_on_contradiction(self, now: float) -> None:
+        """Find out who is right, because the outcomes here are not those of a present or former master.
+
+        Two replicas that agree are right. Until there are two, the answers of that master count.
+        """
+        found, view = self._answered.contradiction, self._view
+        if found is None or view is None or self._channel.standing.unfit:
+            return
+        if {*view.members, found.master} == {self._me, found.master}:
+            sentence = self._sentence(self._me, 0, found.index, found.first)
+            self._report_difference(sentence)
+            if view.master != self._me:
+                self._send(view.master, Difference(self._me, sentence))
+            self._disqualify(now)
+        elif self._is_slave():
+            self.due = now
+
+    def _agreed(self, peer: int, index: int) -> None:
+        found = self._answered.agreed(index)
+        if found is not None:
+            first = f": {found.first}" if found.first else ""
+            self._report_difference(
+                f"replica {found.master}, a former master, was in another state than replicas {self._me} and "
+                f"{peer}, and may have answered with it{first}; agents must be deterministic"
+            )
 
     def _judge(self, now: float, verdicts: Sequence[Verdict]) -> None:
         if self._channel.standing.unfit:
@@ -244,16 +324,23 @@ class DivergenceDetector:
 
     def _on_diverged(self, now: float, master: int, message: Diverged) -> None:
         """Find the first entry that ended otherwise than on the master, and report it."""
+        if message.replica == self._me and self._channel.standing.unfit:
+            # It has noticed that by itself.
+            return
         first = self._history.first_difference(self._me, master, message.outcomes)
-        verdict = verdict_sentence(message.replica, message.after, message.index, first)
-        sentence = (
-            f"{verdict}; it does not serve until it has the state of another one; "
-            "agents must be deterministic"
-        )
+        sentence = self._sentence(message.replica, message.after, message.index, first)
         self._report_difference(sentence)
         self._send(master, Difference(message.replica, sentence))
         if message.replica == self._me:
             self._disqualify(now)
+
+    @staticmethod
+    def _sentence(replica: int, after: int, index: int, first: str) -> str:
+        verdict = verdict_sentence(replica, after, index, first)
+        return (
+            f"{verdict}; it does not serve until it has the state of another one; "
+            "agents must be deterministic"
+        )
 
     def _disqualify(self, now: float) -> None:
         pause_s = self._pause_s if now < self._diverged_at + CALM_S else 0.0

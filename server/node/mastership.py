@@ -9,6 +9,7 @@ from ...engine import Engine, Tick, encode_batch
 from ...hachannel import Channel, ViewEvent
 from ...hachannel.protocol.observed import Standing
 from .batching import BatchQueue
+from .divergence import DivergenceDetector
 from .held_outputs import HeldOutputs
 from .outputs import NodeSettings, RoleChange
 
@@ -19,9 +20,15 @@ class Mastership:
     """Starts and stops serving as the channel's standing demands, and submits batches while it serves."""
 
     def __init__(
-        self, channel: Channel, engine: Engine, settings: NodeSettings, held: HeldOutputs | None = None
+        self,
+        channel: Channel,
+        engine: Engine,
+        settings: NodeSettings,
+        divergence: DivergenceDetector,
+        held: HeldOutputs | None = None,
     ) -> None:
         """`held`: the outputs that wait for the slaves, if outputs do."""
+        self._divergence = divergence
         self._held = held
         self.serving = False
         """True while this replica is master and holds the lease, so that its networks and services run."""
@@ -100,6 +107,7 @@ class Mastership:
         if len(self._flight) >= self._settings.eager_entries and not queue.has_batch:
             return False
         items, tokens = queue.next_batch()
+        self._divergence.send_outcomes()
         stamp_ns = stamp_ns or self._stamp(now, wall_ns)
         self._stamp_ns, self._stamp_at = stamp_ns, now
         self._flight.append((channel.submit(now, stamp_ns, encode_batch(items)), tokens))
@@ -170,11 +178,11 @@ class Mastership:
             self.stops_pending += 1
 
     def _begin(self, now: float, reason: str) -> None:
-        """Serve, if this replica holds the lease and the slaves confirm its state.
+        """Serve, if this replica holds the lease and no other replica contradicts its state.
 
         Otherwise `follow_role` begins once that is so.
         """
-        if self._held is not None and not self._held.may_begin:
+        if not self._divergence.may_serve:
             return
         if not (self.serving or self.retiring) and self._channel.standing.holds_lease(now):
             # Without a birth nothing was committed: services on another replica left no state.

@@ -90,7 +90,7 @@ class Node:
         self._transfer = StateTransfer(engine, channel, self._log, stage)
         self._held = HeldOutputs() if self.settings.answers == "confirmed" else None
         self._divergence = DivergenceDetector(self.me, engine, channel, self._differs, self._held)
-        self._mastership = Mastership(channel, engine, self.settings, self._held)
+        self._mastership = Mastership(channel, engine, self.settings, self._divergence, self._held)
         self._wall_clock = WallClock()
 
     # Queries
@@ -113,7 +113,7 @@ class Node:
             return ""
         if standing.too_few_copies:
             return standing.too_few_copies
-        if self._held is not None and not self._held.may_begin:
+        if not self._divergence.may_serve:
             return "the other members of the view: they have not confirmed that their state is the same"
         return "" if self.serving else "the lease: it has not heard a majority of the replicas lately"
 
@@ -335,7 +335,7 @@ class Node:
         if self._outcomes_at is not None and now >= self._outcomes_at:
             self._record_outcomes()
         if not self._events:
-            self._divergence.tick(now)
+            self._divergence.tick(now, announced=announce)
         while not self._ended:
             again = False
             output = channel.drain(more=True, announce=announce)
@@ -477,9 +477,11 @@ class Node:
         if effects.suppressed:
             out.lines.append(f"{effects.suppressed} more lines of entry {event.index} were left out")
         out.committed += tokens
-        self._hold(effects)
-        if self.channel.state.log.durable and effects.marks:
-            self._outcomes.append(Applied(event.index, effects.outcome))
+        durable = self.channel.state.log.durable
+        outcome = effects.outcome if durable or self._divergence.compared else b""
+        self._hold(now, effects, outcome)
+        if outcome and durable:
+            self._outcomes.append(Applied(event.index, outcome))
             if self._outcomes_at is None:
                 self._outcomes_at = now + OUTCOMES_AFTER_S
         self._divergence.applied(now, effects)
@@ -487,13 +489,15 @@ class Node:
         if every and event.index % every == 0:
             self._divergence.start_digest(now, event.index)
 
-    def _hold(self, effects: Effects) -> None:
+    def _hold(self, now: float, effects: Effects, outcome: bytes) -> None:
         """Let the outputs of an entry leave, at once or when the slaves have confirmed them."""
         serving, held = self._mastership.serving, self._held
         if held is not None and held.waits:
             held.hold(effects if serving else Effects(effects.index, chain=effects.chain))
         elif serving:
             self._out.effects.append(effects)
+            if outcome and held is None and self._divergence.compared:
+                self._divergence.answered(now, effects.index, outcome)
 
     def _release(self, held: HeldOutputs) -> None:
         """Let those outputs leave that all slaves have confirmed."""

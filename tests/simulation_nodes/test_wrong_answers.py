@@ -5,6 +5,7 @@ import pytest
 
 from quorate.agents import Agent, Context, Note, Notification, decode, encode, outside, reacts
 from quorate.engine import Effects, Reaction
+from quorate.hachannel.model.settings import ANNOUNCE_AFTER_S
 from quorate.server.node.outputs import NodeSettings
 from quorate.testing.servers.cluster import SimulatedReplica
 from quorate.testing.servers.durable_cluster import DurableCluster
@@ -68,16 +69,38 @@ class Differing(DurableCluster):
         if self.post([note]) is not None and not odd:
             self.run_until(lambda: len(self.answers) > before)
 
-    def differ(self, delay_s: float) -> tuple[int, int]:
-        """Let the slave differ, and kill the master after `delay_s`. Return the two replicas."""
+    def differ(self, delay_s: float, *, answered: bool = False) -> tuple[int, int]:
+        """Let the first slave differ, and kill the master after `delay_s`. Return the two replicas.
+
+        answered: the delay begins with the answer.
+        """
         master = self.master()
         assert master is not None
-        [slave] = [each.id for each in self.replicas.values() if each.alive and each.node.role == "slave"]
+        slave = self.slaves()[0]
         self.wrong = {slave}
         self.touch(odd=True)
+        if answered:
+            self.run_until(lambda: len(self.answers) == 6)
         self.run(delay_s)
         self.kill(master.id)
         return master.id, slave
+
+    def differ_in_two_entries(self) -> tuple[int, int]:
+        """Let the slave differ, and kill the master when the slave has the entry after that."""
+        master = self.master()
+        assert master is not None
+        [slave] = self.slaves()
+        self.wrong = {slave}
+        self.touch(odd=True)
+        self.run_until(lambda: len(self.answers) == 6)
+        before = self.replicas[slave].node.channel.last
+        self.touch(odd=True)
+        self.run_until(lambda: self.replicas[slave].node.channel.last > before)
+        self.kill(master.id)
+        return master.id, slave
+
+    def slaves(self) -> list[int]:
+        return [each.id for each in self.replicas.values() if each.alive and each.node.role == "slave"]
 
     def known(self, reaction: Reaction) -> Reaction:
         return reaction
@@ -98,7 +121,7 @@ def load(cluster: Differing, touches: int) -> None:
 def check(cluster: Differing, former: int, slave: int) -> None:
     """Let the former master come back; what was answered stays, and the replica that differed is named."""
     answered = len(cluster.answers) > 5
-    cluster.run(2.0)
+    cluster.run(3.0)
     load(cluster, 3)
     cluster.restart(former)
     cluster.run(1.0)
@@ -131,9 +154,52 @@ def test_a_slave_of_three_that_differs_contradicts_no_answer_while_another_one_i
     delay_s: float,
 ) -> None:
     cluster = Differing(round(delay_s * 1000), "confirmed", witnesses=())
-    [down, *_] = [each.id for each in cluster.replicas.values() if each.node.role == "slave"]
+    down = cluster.slaves()[0]
     cluster.kill(down)
     cluster.run(3.0)
     former, slave = cluster.differ(delay_s)
     cluster.restart(down)
     check(cluster, former, slave)
+
+
+@pytest.mark.parametrize("answers", ["committed", "confirmed"])
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+def test_a_slave_of_three_that_differs_contradicts_no_answer_that_it_knows(
+    delay_s: float, answers: str
+) -> None:
+    cluster = Differing(round(delay_s * 1000), answers, witnesses=())
+    check(cluster, *cluster.differ(max(delay_s, KNOWN_S), answered=True))
+
+
+KNOWN_S = ANNOUNCE_AFTER_S + 0.004
+"""Within this time after an answer the slaves know the outcome."""
+
+
+@pytest.mark.parametrize("delay_s", DELAYS_S)
+def test_a_slave_of_two_knows_the_answer_of_the_master_a_moment_later(delay_s: float) -> None:
+    cluster = Differing(round(delay_s * 1000), "committed", witnesses=(2,))
+    check(cluster, *cluster.differ(KNOWN_S + delay_s, answered=True))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_slave_knows_what_was_answered_when_it_gets_the_next_entry(seed: int) -> None:
+    cluster = Differing(seed, "committed", witnesses=(2,))
+    former, slave = cluster.differ_in_two_entries()
+    check(cluster, former, slave)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_master_that_differed_from_all_slaves_is_named_and_they_serve(seed: int) -> None:
+    cluster = Differing(seed, "committed", witnesses=())
+    master = cluster.master()
+    assert master is not None
+    cluster.wrong = {master.id}
+    cluster.touch(odd=True)
+    cluster.run_until(lambda: len(cluster.answers) == 6)
+    cluster.run(KNOWN_S)
+    cluster.kill(master.id)
+    cluster.run(3.0)
+    load(cluster, 2)
+    assert cluster.answers[6:] == [7, 8]
+    lines = [line for each in cluster.replicas.values() for line in each.lines]
+    assert any("in another state than" in line and ":Meter) reacted to" in line for line in lines)

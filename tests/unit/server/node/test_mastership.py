@@ -177,7 +177,9 @@ class Serving:
             can_submit=True,
             submit=self.submit_entry,
         )
-        self.mastership = Mastership(self.channel, Engine(0, {"s0": 0}), NodeSettings(unsettled_s=1.5))
+        divergence: Any = SimpleNamespace(may_serve=True, send_outcomes=lambda: None)
+        settings = NodeSettings(unsettled_s=1.5)
+        self.mastership = Mastership(self.channel, Engine(0, {"s0": 0}), settings, divergence)
         self.begin_view(0)
         self.mastership.role_changes.clear()
 
