@@ -8,7 +8,21 @@ import msgspec
 
 from ..agents import Note
 
-__all__ = ["Link", "LinkState", "Links"]
+__all__ = ["Link", "LinkNumbers", "LinkState", "Links"]
+
+
+@attrs.frozen
+class LinkNumbers:
+    """How far the exchange with the present life of another server has come."""
+
+    peer_birth: int
+    """The birth of the other server; 0 before the two have met."""
+    acknowledged: int
+    """The last number that the other server has acknowledged."""
+    sent: int
+    """The last number given to a notification for it."""
+    received: int
+    """The last number accepted from it."""
 
 
 class LinkState(msgspec.Struct, array_like=True, frozen=True):
@@ -41,6 +55,12 @@ class Link:
     """Notifications that are not acknowledged yet."""
     size_bytes: int = 0
     """Bytes of their payloads."""
+
+    @property
+    def numbers(self) -> LinkNumbers:
+        """The numbers of both directions."""
+        acknowledged = self.first_seq - 1
+        return LinkNumbers(self.peer_birth, acknowledged, acknowledged + len(self.waiting), self.received)
 
     def meet(self, birth: int) -> bool:
         """Record the birth of the other server. Return True if it is not the one known so far.

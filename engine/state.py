@@ -16,7 +16,7 @@ from .lifecycle import row_of
 from .paused import PausedAgents
 from .routing import Mail, Routing
 from .runaway import Runaways, TimerRate
-from .server_links import Links
+from .server_links import LinkNumbers, Links
 from .settings import EngineSettings
 from .snapshot.capture import Capture
 from .snapshot.digest import IncrementalDigest, digest_of
@@ -156,6 +156,10 @@ class EngineState:
         """Return the number of the last notification accepted from `server` in the life of that birth."""
         link = self._mail.links.peek(server)
         return link.received if link.peer_birth == birth else 0
+
+    def link_numbers(self, server: int) -> LinkNumbers:
+        """Return the numbers of the exchange with `server`."""
+        return self._mail.links.peek(server).numbers
 
     def peer_birth(self, server: int) -> int:
         """Return the last known birth of `server`; 0 before the two servers have met."""

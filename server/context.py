@@ -1,5 +1,6 @@
 """The context of a replica: the configuration, the settings and the tools that all of its parts share."""
 
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,10 @@ class ReplicaContext:
     accept_code_change: bool = False
     """Entries that end otherwise than before, when they are applied again at this start, are accepted."""
     clock: Callable[[], float] = time.monotonic
-    """The clock by which the node measures leases, in monotonic seconds."""
+    """The clock of the node, in monotonic seconds."""
     started_at: float = attrs.field(factory=time.monotonic)
     """The time at which the process began with the replica, in monotonic seconds."""
+    wall_ns: Callable[[], int] = time.time_ns
+    """Returns the present time in nanoseconds since the epoch."""
+    jitter: random.Random | None = None
+    """Spreads the attempts to connect; None for random numbers that no test can repeat."""

@@ -26,10 +26,21 @@ class Driver:
     """The node of the present incarnation, or of the last one; there is none before the first `begin`."""
 
     def __init__(
-        self, reactor: ClockPort, carry_out: Callable[[Output], None], settled: Callable[[], None]
+        self,
+        reactor: ClockPort,
+        carry_out: Callable[[Output], None],
+        settled: Callable[[], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`carry_out` gets the outputs; `settled` is called when the node has no more output for now."""
+        """`carry_out` gets the outputs; `settled` is called when the node has no more output for now.
+
+        `now` returns monotonic seconds, `wall_ns` nanoseconds since the epoch.
+        """
         self._reactor = reactor
+        self._now = now
+        self._wall_ns = wall_ns
         self._carry_out = carry_out
         self._settled = settled
         self._driving = self._again = self._flush_due = False
@@ -55,7 +66,7 @@ class Driver:
         After `stop` it does nothing.
         """
         if not self._stopped:
-            entry(time.monotonic(), time.time_ns(), *args)
+            entry(self._now(), self._wall_ns(), *args)
             self._drive()
 
     def flush_soon(self) -> None:
@@ -77,12 +88,12 @@ class Driver:
             return
         self._driving = True
         node = self.node
-        until = time.monotonic() + SLICE_S
+        until = self._now() + SLICE_S
         try:
             while not self._stopped:
                 self._again = False
-                self._carry_out(node.drain(time.monotonic()))
-                now = time.monotonic()
+                self._carry_out(node.drain(self._now()))
+                now = self._now()
                 if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
                     self.flush_soon()
                     break
@@ -90,8 +101,8 @@ class Driver:
                     self.flush_soon()
                     break
                 self._spare = False
-                worked = node.work(now, time.time_ns())
-                took_s = time.monotonic() - now
+                worked = node.work(now, self._wall_ns())
+                took_s = self._now() - now
                 if took_s >= SLOW_S:
                     node.log_slow_entry(took_s)
                 if not worked and not self._again:
@@ -106,7 +117,7 @@ class Driver:
             self._alarm.arm()
 
     def _new_alarm(self) -> Timer:
-        return Timer(self._deadline, self._reactor, time.monotonic, lambda: self.call(self.node.tick))
+        return Timer(self._deadline, self._reactor, self._now, lambda: self.call(self.node.tick))
 
     def _deadline(self) -> float | None:
-        return self.node.deadline(time.monotonic(), time.time_ns())
+        return self.node.deadline(self._now(), self._wall_ns())

@@ -1,14 +1,31 @@
 """The dispatch of a node's outputs to the peers, the disk, the services and the trace."""
 
+from typing import Protocol
+
+from ...engine import Reaction
 from ..context import ReplicaContext
 from ..master.master import MasterSide
 from ..node.outputs import Output
 from . import gc_freeze
-from .disk import ReplicaDisk
 from .peer_connections import PeerConnections
-from .trace import TraceLives
 
-__all__ = ["OutputDispatch"]
+__all__ = ["DiskPort", "OutputDispatch", "TracePort"]
+
+
+class DiskPort(Protocol):
+    """Where the records of a node go: `ReplicaDisk`, or a disk in memory."""
+
+    def write(self, out: Output) -> None:
+        """Begin to make the records and the staged agents of an output durable."""
+        ...
+
+
+class TracePort(Protocol):
+    """Where the reactions of a node go: `TraceLives`, or a checker."""
+
+    def write(self, reactions: list[Reaction]) -> None:
+        """Record reactions, which follow each other."""
+        ...
 
 
 class OutputDispatch:
@@ -18,9 +35,9 @@ class OutputDispatch:
         self,
         context: ReplicaContext,
         peers: PeerConnections,
-        disk: ReplicaDisk,
+        disk: DiskPort,
         master: MasterSide,
-        trace: TraceLives,
+        trace: TracePort,
     ) -> None:
         self._context = context
         self._peers = peers

@@ -105,6 +105,7 @@ class PeerConnections:
             self._handshake,
             context.log,
             context.settings.link,
+            context.jitter,
         )
         self.transport.start()
 

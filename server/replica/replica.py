@@ -62,13 +62,15 @@ class Replica:
         self.log = log
         self.stopped: Deferred[None] = Deferred()
         """Fires when the replica has stopped for any reason; fails with ReplicaFailed after an error."""
-        self.driver = Driver(context.reactor, self._carry_out, self._settled)
+        self.driver = Driver(
+            context.reactor, self._carry_out, self._settled, now=context.clock, wall_ns=context.wall_ns
+        )
         self.listeners = Listeners(context)
         self.trace = TraceLives(context)
         self.disk = ReplicaDisk(context, self.driver, self.trace, self._disk_failed, guest=join)
         self.peers = PeerConnections(context, self.driver)
         addresses = self.peers.addresses
-        self.master = MasterSide(context, self.driver, addresses)
+        self.master = MasterSide(context, self.driver, addresses, context.jitter)
         self.watchdog = Watchdog(context, lambda: self.disk.saved)
         self.hooks = RoleHooks(context)
         self.incarnations = Incarnations(context, self.disk, addresses, self.watchdog, expected, join=join)

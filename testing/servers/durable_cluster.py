@@ -15,11 +15,11 @@ from ...server.node.outputs import Output
 from ..channel.disk import SimulatedDisk, Write
 from .cluster import Cluster, SimulatedReplica
 
-__all__ = ["AgentDisk", "DurableCluster"]
+__all__ = ["AgentDisk", "DurableCluster", "Staging"]
 
 
 @attrs.frozen
-class _Staging(Write[Capture]):
+class Staging(Write[Capture]):
     """A write of agents that belong to an incoming state."""
 
     taken: StagedPart = attrs.field(kw_only=True)
@@ -37,7 +37,7 @@ class AgentDisk(SimulatedDisk[Capture]):
     def put(self, write: Write[Capture]) -> None:
         """Make one write durable. Raises DiskError."""
         super().put(write)
-        if isinstance(write, _Staging):
+        if isinstance(write, Staging):
             if write.taken.anew:
                 self.coming = {}
             self.coming |= {agent.identity: agent for agent in write.taken.agents}
@@ -125,7 +125,7 @@ class DurableCluster(Cluster):
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         for taken in out.staged:
-            self._write(replica, _Staging((), taken=taken))
+            self._write(replica, Staging((), taken=taken))
         if out.persist:
             installed = out.installed
             saved = installed.index if installed is not None else 0

@@ -97,6 +97,10 @@ class MemoryNet:
         else:
             waiting.append(call)
 
+    def is_paused(self, name: str) -> bool:
+        """Return whether a machine is paused."""
+        return name in self._paused
+
     def is_cut(self, one: str, other: str) -> bool:
         """Return whether two machines are cut from each other."""
         return frozenset((one, other)) in self.cuts
@@ -169,15 +173,13 @@ class MemoryReactor:
     def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> None:  # noqa: N802
         """Connect to a port of a machine."""
         target = self.name if host in ("localhost", "127.0.0.1") else host
-        self.net.clock.callLater(self.net.delay_s, self._connect, target, port, factory, timeout)
+        self.callLater(self.net.delay_s, self._connect, target, port, factory, timeout)
 
     def _connect(self, host: str, port: int, factory: Any, timeout: float) -> None:
         net = self.net
-        if self.stopped:
-            return
         if net.is_cut(self.name, host):
             error: Exception = TimeoutError("no answer")
-            net.clock.callLater(timeout, factory.clientConnectionFailed, None, _failure(error))
+            self.callLater(timeout, factory.clientConnectionFailed, None, _failure(error))
             return
         listener = net.listeners.get((host, port))
         if listener is None:
@@ -259,7 +261,7 @@ class _End:
     def _receive(self, data: bytes) -> None:
         if self.over:
             return
-        if self._paused:
+        if self._paused or self._inbox:
             self._inbox.append(data)
         elif not self._closing:
             self._protocol.dataReceived(data)
@@ -293,9 +295,11 @@ class _End:
 
     def resumeProducing(self) -> None:  # noqa: N802
         self._paused = False
-        inbox, self._inbox = self._inbox, []
-        for data in inbox:
-            self._wire.net.clock.callLater(0, self.arrive, data)
+        self._wire.net.clock.callLater(0, self._wire.net.happen, self.name, self._read_inbox)
+
+    def _read_inbox(self) -> None:
+        while self._inbox and not (self._paused or self._closing or self.over):
+            self._protocol.dataReceived(self._inbox.pop(0))
 
     def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: N802
         del streaming

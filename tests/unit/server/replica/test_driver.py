@@ -67,7 +67,7 @@ def test_after_a_tick_that_raised_there_is_another_and_not_at_once() -> None:
     assert node.ticks == 2
 
 
-def test_work_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_takes_long_is_named() -> None:
     clock, node = Clock(), Node()
     now, took, said = [0.0], [0.2, 7.5, 0.1], list[float]()
 
@@ -77,7 +77,8 @@ def test_work_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
     made: Any = node
     made.work, made.log_slow_entry = work, said.append
-    monkeypatch.setattr("quorate.server.replica.driver.time.monotonic", lambda: now[0])
-    driver_of(node, clock).call(node.flush)
+    driver = Driver(clock, lambda _: None, lambda: None, now=lambda: now[0])
+    driver.begin(made)
+    driver.call(node.flush)
     assert took == []
     assert said == [pytest.approx(7.5)]
