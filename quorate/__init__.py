@@ -1,5 +1,8 @@
 """Highly available agents that react to notifications, and the reliable messaging built from them."""
 
+import importlib
+import typing
+
 from .agents import (
     ActivityCompleted,
     ActivityFailed,
@@ -36,6 +39,9 @@ from .client import (
     connect,
 )
 
+if typing.TYPE_CHECKING:
+    from .server.processes.servers import Servers, ServersError
+
 __all__ = [
     "ActivityCompleted",
     "ActivityFailed",
@@ -60,6 +66,8 @@ __all__ = [
     "ReactionError",
     "ReplyTo",
     "RequestTimeout",
+    "Servers",
+    "ServersError",
     "Unavailable",
     "UnhandledTypeError",
     "UnknownAgent",
@@ -69,3 +77,20 @@ __all__ = [
     "reacts",
     "upgrades",
 ]
+
+_LAZY: typing.Final = {
+    "Servers": "quorate.server.processes.servers",
+    "ServersError": "quorate.server.processes.servers",
+}
+"""Names that are imported when they are used: agents and clients do without servers."""
+
+
+def __getattr__(name: str) -> typing.Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

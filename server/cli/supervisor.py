@@ -92,7 +92,8 @@ class Supervisor:
 
     `restart` says when a replica that died is started again; None: never. `on_event` is called from the
     threads of the supervisor, one call at a time; it may call anything but `stop`. `servers` limits it to
-    those names. Raises ConfigError when the configuration is not valid.
+    those names. `check_imports`: modules that the configuration names are imported here, too, and not in the
+    processes only. Raises ConfigError when the configuration is not valid.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Supervisor:
         on_event: Callable[[Event], None] = lambda _event: None,
         servers: Collection[str] | None = None,
         launcher: Launcher | None = None,
+        check_imports: bool = True,
     ) -> None:
         self._path = Path(config_path)
         self._on_event = on_event
@@ -114,7 +116,7 @@ class Supervisor:
         self._threads: list[threading.Thread] = []
         self._children: dict[Key, _Child] = {}
         self._skipped: list[tuple[Key, str]] = []
-        config = load(self._path)
+        config = load(self._path, check_imports=check_imports)
         for server in config.servers:
             if servers is not None and server.name not in servers:
                 continue

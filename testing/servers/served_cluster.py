@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import attrs
+
 from ...agents import AgentSpec
 from ...engine import Effects, Engine, Reaction
 from ...server.config import Config, Server
@@ -11,6 +13,8 @@ from ...server.node.outputs import Output, RoleChange
 from ...server.settings import ReplicaSettings
 from ..channel.violation import Violation
 from ..determinism.guard import Guard
+from ..determinism.hash_seeds import HashSeedError, modules_of
+from ..determinism.rerun_log import Job
 from .cluster import SimulatedReplica
 from .durable_cluster import DurableCluster
 from .memory_network import MemoryNet
@@ -19,8 +23,22 @@ from .virtual_time import VirtualTime
 
 __all__ = ["ServedCluster"]
 
+MAX_ENTRIES = 100_000
+"""Entries of a server that are kept to be applied again under other hash seeds."""
 LOG_LINES = 200
 """Lines of the logs of all replicas that are kept, and shown with a failure."""
+
+
+class _RecordedEngine(Engine):
+    """An engine that keeps the entries it applies."""
+
+    entries: dict[int, tuple[int, int, bytes]]
+
+    def apply(self, index: int, now_ns: int, payload: bytes) -> Effects:
+        """Run the reactions to one entry."""
+        if len(self.entries) < MAX_ENTRIES:
+            self.entries.setdefault(index, (index, now_ns, payload))
+        return super().apply(index, now_ns, payload)
 
 
 class ServedCluster(DurableCluster):
@@ -54,6 +72,8 @@ class ServedCluster(DurableCluster):
         """Of the present or last life of each replica."""
         self.paused: dict[int, list[Callable[[], None]]] = {}
         """By paused replica, what happens to it when it goes on."""
+        self.entries: dict[int, tuple[int, int, bytes]] = {}
+        """The first entries of the server by index: index, time stamp in nanoseconds, payload."""
         self._load = load
         self._guard = guard
         self._on_applied = on_applied
@@ -113,11 +133,27 @@ class ServedCluster(DurableCluster):
             "notification and context",
         )
 
+    def job(self) -> Job:
+        """Return the entries for another process. Raises HashSeedError for a class that it cannot import."""
+        if len(self.entries) >= MAX_ENTRIES:
+            raise HashSeedError(f"more than {MAX_ENTRIES} entries are not applied again; check a shorter run")
+        engine = max((each.node.engine for each in self.replicas.values()), key=lambda each: each.applied)
+        return Job(
+            self.server.id,
+            dict(self.config.names),
+            self.config.routes(self.server.id),
+            attrs.asdict(engine.settings),
+            modules_of({cell.spec.cls for cell in engine.cells()}),
+            [self.entries[index] for index in sorted(self.entries)],
+        )
+
     # The parts of the simulation
 
     def _new_engine(self) -> Engine:
         config, server = self.config, self.server
-        engine = Engine(server.id, config.names, self._settings[1], self._load, config.routes(server.id))
+        routes = config.routes(server.id)
+        engine = _RecordedEngine(server.id, config.names, self._settings[1], self._load, routes)
+        engine.entries = self.entries
         if self._guard is not None:
             engine.current = self._guard.reaction_of()
         return engine

@@ -28,6 +28,7 @@ from ...client import SessionSettings
 from ...engine import Engine, load_class
 from ..channel.violation import Violation
 from ..determinism.guard import Guard
+from ..determinism.hash_seeds import HASH_SEEDS, check_hash_seeds
 from .cluster import SimulatedReplica
 from .memory_network import MemoryNet
 from .random_faults import FAULT_KINDS, RandomFaults
@@ -389,6 +390,15 @@ class SimulatedCluster:
         except Violation as error:
             self._explain(error)
             raise
+
+    def check_hash_seeds(self, seeds: Sequence[int] = HASH_SEEDS) -> None:
+        """Apply what each server has applied so far again, in one new process for each hash seed.
+
+        See `Harness.check_hash_seeds`. Raises NondeterministicReaction, and HashSeedError if that cannot be
+        done.
+        """
+        for each in self._servers.values():
+            check_hash_seeds(each.job(), seeds)
 
     def whole(self) -> bool:
         """Return whether all replicas of all servers run, in one view each, and have applied everything."""

@@ -33,15 +33,15 @@ ARROWS: dict[str, set[str]] = {
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
-    # network port gets an answer in its own protocol.
+    # network port gets an answer in its own protocol. A program that starts servers connects to them.
     "server": {
-        *("agents", "client.frames", "engine", "hachannel", "replay.schema", "output"),
+        *("agents", "client.frames", "client.blocking", "engine", "hachannel", "replay.schema", "output"),
         *("services.base", "services.context_base"),
     },
     "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
     # The files of quorate/ itself: the public names; subcommands are imported when they are called.
-    "": {"agents", "client", "output"},
+    "": {"agents", "client", "output", "server.processes"},
 }
 
 # The rooms of a package, the lowest first: a room imports rooms before it. Files that stand in the package
@@ -53,7 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
-        *("replica", "cli"),
+        *("replica", "cli", "processes"),
     ),
     "testing": (
         *(
