@@ -16,6 +16,7 @@ from .ids import Address, AgentId, activities, factory
 from .names import check_importable
 from .notification import Notification, encode
 from .state_types import with_sorted_sets
+from .thread_queue import QUEUE_TOPIC, QueuePut, check_queue_name
 
 __all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
 
@@ -319,6 +320,27 @@ class Context:
         if not isinstance(message, msgspec.Struct):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise AgentError(f"{type(message).__name__} is not a msgspec.Struct")
         self._requests().emitted.append((topic, message))
+
+    def put(self, queue: str, notification: Notification) -> None:
+        """Put a notification into a queue that threads in the process of each replica read.
+
+        Every replica puts it into its own queue, when the entry is committed and the reaction has ended
+        without an exception; see `quorate.local_server`. Nothing of it is kept in the replicated state.
+        Raises TypeError if it cannot be encoded, ValueError if it is too large or the queue has no such name.
+        Source: HA Joram specification, section 4.3.2.
+        """
+        check_queue_name(queue)
+        payload = encode(notification)
+        emitted = self._requests().emitted
+        self._sent_bytes += len(payload)
+        if len(payload) > MAX_NOTIFICATION_BYTES or self._sent_bytes > _MAX_SENT_BYTES:
+            raise ValueError(
+                f"{notification.type_name} has {len(payload)} bytes; a queue takes "
+                f"{MAX_NOTIFICATION_BYTES} at most, and {_MAX_SENT_BYTES} from one reaction: put it in parts"
+            )
+        if len(emitted) >= _MAX_SENDS:
+            raise ValueError(f"a reaction may put {_MAX_SENDS} notifications into queues; put fewer")
+        emitted.append((QUEUE_TOPIC, QueuePut(queue, notification.type_name, payload)))
 
     def _requests(self) -> Outcome:
         """Return the requests of this reaction, to be added to."""

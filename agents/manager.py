@@ -1,5 +1,7 @@
 """The built-in agent that opens client connections. Source: HA Joram specification, section 5.1.2."""
 
+from typing import Final
+
 import attrs
 
 from .agent import Agent, reacts
@@ -7,9 +9,20 @@ from .builtin import Created, CreateFailed
 from .context import Context
 from .ids import FIRST_CONNECTION_STAMP, AgentId, outside
 from .notification import Notification
-from .proxy import ConnectionEnded, MasterChanged, ProxyAgent
+from .proxy import CloseConnection, ConnectionEnded, MasterChanged, ProxyAgent
 
-__all__ = ["DEFAULT_MAX_CONNECTIONS", "ConnectionManagerAgent", "Open", "OpenRefused", "Opened"]
+__all__ = [
+    "DEFAULT_MAX_CONNECTIONS",
+    "LOCAL_USER",
+    "CloseLocal",
+    "ConnectionManagerAgent",
+    "Open",
+    "OpenRefused",
+    "Opened",
+]
+
+LOCAL_USER: Final = "(local)"
+"""First word of the user of a collocated client: no user of the network has a space in its name."""
 
 DEFAULT_MAX_CONNECTIONS = 10_000
 """Property ``max_connections``: clients of a proxy service. The server must be able to open as many files."""
@@ -25,6 +38,13 @@ class Open(Notification, name="quorate.connection.open"):
     user: str
     idle_timeout_s: float
     max_connections: int
+    local: bool = False
+    """Whether the client runs in the process of the master: the connection ends with the mastership."""
+
+
+@attrs.frozen
+class CloseLocal(Notification, name="quorate.connection.close-local"):
+    """Order of a new master: close the connections of clients in the process of a former one."""
 
 
 @attrs.frozen
@@ -49,26 +69,37 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
     """User of each connection, by the text of its identifier."""
     opened: int = 0
     """Number of connections opened so far."""
+    local: dict[str, str] = attrs.field(factory=dict[str, str])
+    """User of each connection from the process of the master, by the text of its identifier."""
 
     @reacts
     def open(self, ctx: Context, note: Open) -> None:
         """Create the proxy agent of a connection."""
         self._only_from_service(ctx)
-        if len(self.connections) >= note.max_connections:
+        if len(self.connections) + len(self.local) >= note.max_connections:
             ctx.send(ctx.sender, OpenRefused(f"the server has {note.max_connections} connections already"))
             return
         here = ctx.agent.host
         proxy = AgentId(here, here, FIRST_CONNECTION_STAMP + self.opened)
         self.opened += 1
         ctx.create_at(proxy, ProxyAgent, {"user": note.user, "idle_timeout_s": note.idle_timeout_s})
-        self.connections[str(proxy)] = note.user
+        (self.local if note.local else self.connections)[str(proxy)] = note.user
         ctx.send(proxy, MasterChanged())
         ctx.send(ctx.sender, Opened(proxy))
 
     @reacts
     def ended(self, ctx: Context, _: ConnectionEnded) -> None:
         """Remove a connection that its proxy has ended."""
-        self.connections.pop(str(ctx.sender), None)
+        connection = str(ctx.sender)
+        self.connections.pop(connection, None)
+        self.local.pop(connection, None)
+
+    @reacts
+    def close_local(self, ctx: Context, _: CloseLocal) -> None:
+        """Close the connections of collocated clients: the process of each is master no longer."""
+        self._only_from_service(ctx)
+        for connection in self.local:
+            ctx.send(AgentId.parse(connection), CloseConnection())
 
     @reacts
     def master_changed(self, ctx: Context, note: MasterChanged) -> None:

@@ -129,7 +129,7 @@ class ReopenRefused(Notification, name="quorate.connection.reopen-refused"):
 
 @attrs.frozen
 class CloseConnection(Notification, name="quorate.connection.close"):
-    """Request of the service: the client closes its connection for good."""
+    """Request of the service, or of the connection manager: the connection ends for good."""
 
 
 @attrs.frozen
@@ -217,11 +217,14 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     @reacts
     def close(self, ctx: Context, note: CloseConnection) -> None:
-        """End the connection, as the client asks."""
-        if ctx.sender != outside(ctx.agent.host):
+        """End the connection, as the client asks, or the manager of a client that has lost its master."""
+        here = ctx.agent.host
+        if ctx.sender == connection_manager(here):
+            self._end(ctx, "closed", "another replica became master")
+        elif ctx.sender == outside(here):
+            self._end(ctx, "closed", "the client closed the connection")
+        else:
             self._stray(ctx, note)
-            return
-        self._end(ctx, "closed", "the client closed the connection")
 
     @reacts
     def page_read(self, ctx: Context, note: PageRead) -> None:

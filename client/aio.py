@@ -23,6 +23,7 @@ from .connection_base import (
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
+from .local.port import port_of
 from .pending import Received, ReplyTypes
 from .time_limits import time_limit
 from .url import Endpoint
@@ -311,7 +312,7 @@ class _Opening:
         connection = AsyncConnection(driver, self._request_timeout_s)
         waiter = asyncio.get_running_loop().create_future()
         driver.pending.expect_open(waiter)
-        driver.start(AsyncioPort(driver))
+        driver.start(port_of(driver, AsyncioPort(driver), asyncio.get_running_loop().call_soon_threadsafe))
         try:
             await waiter
         except BaseException:
@@ -337,16 +338,17 @@ class _Opening:
 def aconnect(
     url: str,
     *,
-    user: str,
-    password: str,
-    timeout: float = 10.0,
+    user: str | None = None,
+    password: str | None = None,
+    timeout: float | None = None,
     request_timeout: float | None = 30.0,
     reconnect_timeout: float = 120.0,
     settings: SessionSettings | None = None,
 ) -> _Opening:
     """Open a connection in asyncio: ``async with aconnect(...) as c`` or ``c = await aconnect(...)``.
 
-    The arguments and errors are those of `quorate.connect`.
+    The arguments and errors are those of `quorate.connect`, without `cancel`: a task that opens a connection
+    can be cancelled.
     """
     driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
     return _Opening(driver, time_limit(request_timeout, "request_timeout"))

@@ -5,6 +5,7 @@ the loop only if the queue was empty: with many small notifications the wake-up 
 """
 
 import asyncio
+import concurrent.futures
 import contextlib
 import threading
 import time
@@ -29,13 +30,18 @@ from .connection_base import (
     timed_out,
 )
 from .driver import Driver
-from .errors import QuorateClientError, RequestTimeout
+from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
 from .frames import note_size
+from .local.port import port_of
+from .local.session import LocalSession
 from .pending import Received, ReplyTypes
 from .time_limits import time_limit
 
 __all__ = ["Connection", "connect"]
+
+CANCEL_POLL_S: Final = 0.1
+"""The time after which an opening notices that it is given up."""
 
 N = TypeVar("N", bound=Notification)
 T = TypeVar("T")
@@ -99,7 +105,7 @@ class Connection(ConnectionBase):
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> None:
         """Send a notification, and return when the cluster has it, whatever fails meanwhile."""
-        limit = _TimeLimit(timeout)
+        limit = self._limit(timeout)
         done: Future[None] = Future()
         self._submit(send_arguments(to, notification), done, limit)
         limit.wait(done, NOT_ACKNOWLEDGED)
@@ -116,7 +122,7 @@ class Connection(ConnectionBase):
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until the cluster has everything sent so far by any thread."""
-        limit = _TimeLimit(timeout)
+        limit = self._limit(timeout)
         done: Future[None] = Future()
 
         def expect() -> None:
@@ -156,7 +162,7 @@ class Connection(ConnectionBase):
         timeout: float | None = None,
     ) -> Notification:
         """Send a notification and return the agent's answer to it, which has one of the classes `reply`."""
-        limit = _TimeLimit(self._request_limit_s(timeout))
+        limit = self._limit(self._request_limit_s(timeout))
         types = reply_types(reply)
         answer: Future[Notification] = Future()
         with self._room:
@@ -171,7 +177,7 @@ class Connection(ConnectionBase):
 
     def receive(self, timeout: float | None = None) -> Received:
         """Return the next notification that answers no request."""
-        limit = _TimeLimit(timeout)
+        limit = self._limit(timeout)
         note: Future[Received] = Future()
         self._call(lambda: self._driver.receive(note), note)
         try:
@@ -189,6 +195,7 @@ class Connection(ConnectionBase):
     def close(self, timeout: float | None = 5.0) -> None:
         """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
         time_limit(timeout)
+        self._check_thread()
         if not self._ended and timeout != 0:
             with contextlib.suppress(QuorateClientError):
                 self.flush(timeout)
@@ -221,6 +228,20 @@ class Connection(ConnectionBase):
 
     # In the callers' threads.
 
+    def _check_thread(self) -> None:
+        """Raise RuntimeError if the caller would stop the server that it waits for."""
+        session = self._session
+        if isinstance(session, LocalSession) and session.server.in_server_thread:
+            raise RuntimeError(
+                "a blocking connection with the server of this process cannot be used in the server's own "
+                "thread, which would wait for itself; use quorate.client.twisted.tconnect there, or a thread"
+            )
+
+    def _limit(self, timeout: float | None) -> _TimeLimit:
+        """Return the time limit of an operation that blocks. Raises RuntimeError as `_check_thread` does."""
+        self._check_thread()
+        return _TimeLimit(timeout)
+
     def _submit(
         self,
         arguments: SendArguments,
@@ -232,6 +253,7 @@ class Connection(ConnectionBase):
         self._session.check_size(address, type_name, payload)
         with self._room:
             if self._full():
+                self._check_thread()
                 self._wait_for_room(limit)
             if self._ended:
                 raise self._pending.reason()
@@ -300,17 +322,27 @@ class Connection(ConnectionBase):
                 self._ended = True
                 loop.close()
 
-    def open(self) -> None:
+    def open(self, cancel: threading.Event | None = None) -> None:
         """Connect; used by `connect`. Raises what `connect` raises."""
+        try:
+            self._check_thread()
+        except RuntimeError:
+            self._loop.close()
+            raise
         self._thread.start()
         opened: Future[str] = Future()
 
         async def begin() -> None:
             self._pending.expect_open(opened)
-            self._driver.start(AsyncioPort(self._driver))
+            driver = self._driver
+            driver.start(port_of(driver, AsyncioPort(driver), self._loop.call_soon_threadsafe))
 
         asyncio.run_coroutine_threadsafe(begin(), self._loop)
         try:
+            while cancel is not None and not opened.done():
+                if cancel.is_set():
+                    raise ConnectionClosed("the connection was not opened: the caller has given up")
+                concurrent.futures.wait([opened], CANCEL_POLL_S)
             opened.result()
         except BaseException:
             self.close(0)
@@ -360,31 +392,38 @@ class Connection(ConnectionBase):
 def connect(
     url: str,
     *,
-    user: str,
-    password: str,
-    timeout: float = 10.0,
+    user: str | None = None,
+    password: str | None = None,
+    timeout: float | None = None,
     request_timeout: float | None = 30.0,
     reconnect_timeout: float = 120.0,
     settings: SessionSettings | None = None,
+    cancel: threading.Event | None = None,
 ) -> Connection:
     """Open a connection to a server, whichever of its replicas is master.
 
     Args:
-        url: the replicas, ``quorate://host:port,host:port``.
+        url: the replicas, ``quorate://host:port,host:port``; ``local:`` for the replica in this process, and
+            ``local:s0`` or ``local:s0/1`` where there are several.
         user: name of a user of the server's ConnectionManager.
-        password: the user's password.
-        timeout: seconds to find the master.
+        password: the user's password; not looked at in the server's own process.
+        timeout: seconds to find the master, 10 by default. With ``local:`` the seconds until the replica in
+            this process is master; no limit by default.
         request_timeout: seconds that `Connection.request` waits if it is given no timeout; None: no limit.
         reconnect_timeout: seconds to find a master again, before the connection ends.
-        settings: finer tuning; then `timeout` and `reconnect_timeout` are those of the settings.
+        settings: finer tuning; then `reconnect_timeout`, and `timeout` if it is not given, are those of the
+            settings.
+        cancel: another thread sets this event to give up the opening.
 
     Raises:
         BadUrl: the URL cannot be understood.
         AuthenticationError: no such user, or another password.
-        Unavailable: no replica answered; the text says why for each.
+        Unavailable: no replica answered; the text says why for each. With ``local:``, there is no such
+            replica in this process, or it did not become master in time.
+        ConnectionClosed: `cancel` was set.
         ProtocolError: the server is no quorate server or speaks another version.
     """
     driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
     connection = Connection(driver, request_timeout)
-    connection.open()
+    connection.open(cancel)
     return connection

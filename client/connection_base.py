@@ -5,14 +5,18 @@ import random
 from typing import Final
 from weakref import WeakSet
 
+import attrs
+
 from ..agents.ids import AgentId
 from .arguments import SendArguments, credential
 from .driver import Driver
 from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
+from .local.registry import is_local, url_server
+from .local.session import LocalSession
 from .pending import PendingRequests
 from .session import Session
-from .time_limits import LEAST_S, seconds, time_limit
+from .time_limits import LEAST_S, MAX_SECONDS, seconds, time_limit
 from .url import parse_url
 
 __all__ = [
@@ -46,25 +50,34 @@ def timed_out(what: str, timeout_s: float | None) -> RequestTimeout:
 
 def new_driver(
     url: str,
-    user: str,
-    password: str,
-    timeout: float,
+    user: str | None,
+    password: str | None,
+    timeout: float | None,
     reconnect_timeout: float,
     settings: SessionSettings | None,
 ) -> Driver:
     """Make a session and its driver from the arguments of ``connect``.
 
-    Raises BadUrl, and TypeError or ValueError, naming the argument, for one that is not allowed.
+    Raises BadUrl, Unavailable if no such replica runs in this process, and TypeError or ValueError, naming
+    the argument, for one that is not allowed.
     """
-    endpoints = parse_url(url)
-    credential("user", user)
-    credential("password", password)
-    open_s = seconds("timeout", timeout, least_s=LEAST_S)
+    local = isinstance(url, str) and is_local(url)  # pyright: ignore[reportUnnecessaryIsInstance]
+    endpoints = () if local else parse_url(url)
+    # Code in the process of a server needs neither.
+    user = "" if local and user is None else credential("user", user)
+    password = "" if local and password is None else credential("password", password)
     reconnect_s = seconds("reconnect_timeout", reconnect_timeout, least_s=LEAST_S)
     if settings is not None and not isinstance(settings, SessionSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"settings is {settings!r}; give a quorate.client.SessionSettings, or None")
-    tuned = settings or SessionSettings(open_timeout_s=open_s, reconnect_timeout_s=reconnect_s)
-    session = Session(endpoints, user, password, random.random, tuned)
+    tuned = settings or SessionSettings(reconnect_timeout_s=reconnect_s)
+    if timeout is not None:
+        tuned = attrs.evolve(tuned, open_timeout_s=seconds("timeout", timeout, least_s=LEAST_S))
+    elif settings is None and local:
+        tuned = attrs.evolve(tuned, open_timeout_s=MAX_SECONDS)
+    if local:
+        session: Session = LocalSession(url_server(url), user, random.random, tuned)
+    else:
+        session = Session(endpoints, user, password, random.random, tuned)
     return Driver(session, PendingRequests(tuned.inbox_notes))
 
 

@@ -126,6 +126,11 @@ class Driver:
         self.session.close(self.port.seconds())
         self.step()
 
+    def fail(self, error: QuorateClientError) -> None:
+        """End the session at once, with that error."""
+        self.session.abort(error)
+        self.step()
+
     def abandon(self, error: QuorateClientError) -> None:
         """End the session without using the port any more, and without completing any waiter."""
         self._port = _NoPort()

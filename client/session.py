@@ -218,9 +218,8 @@ class Session:
         match self._state:
             case Handshaking(endpoint, _):
                 self._attempt(self._attempts.failed(now, endpoint, reason))
-            case Open(endpoint, since):
-                self._events.append(Interrupted(reason))
-                self._attempt(self._attempts.restart(now, endpoint, since, reason))
+            case Open() as state:
+                self._interrupted(now, state, reason)
             case Closing():
                 self._end(None)
             case _:
@@ -344,6 +343,11 @@ class Session:
         self._events.append(Disconnect())
         self.lost(now, reason)
 
+    def _interrupted(self, now: float, state: Open, reason: str, *, silent: bool = False) -> None:
+        """Look for the master again: the open connection has failed. `silent`: it is not closed."""
+        self._events.append(Interrupted(reason))
+        self._attempt(self._attempts.restart(now, state.endpoint, state.since, reason, silent=silent))
+
     def _timeout_error(self) -> QuorateClientError:
         tried = self._attempts.failures()
         if self.connection is None:
@@ -462,7 +466,7 @@ class Session:
                 self._control += encode_frame(ping)
             case Liveness.SILENT:
                 reason = f"nothing was heard from the replica for {now - keep_alive.heard_at:.1f} s"
-                self._events += [Disconnect(), Interrupted(reason)]
-                self._attempt(self._attempts.restart(now, state.endpoint, state.since, reason, silent=True))
+                self._events.append(Disconnect())
+                self._interrupted(now, state, reason, silent=True)
             case Liveness.ALIVE:
                 pass

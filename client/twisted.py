@@ -24,6 +24,7 @@ from .connection_base import (
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
+from .local.port import port_of
 from .pending import Received, ReplyTypes
 from .time_limits import time_limit
 from .url import Endpoint
@@ -365,27 +366,34 @@ def tconnect(
     reactor: Any,
     url: str,
     *,
-    user: str,
-    password: str,
-    timeout: float = 10.0,
+    user: str | None = None,
+    password: str | None = None,
+    timeout: float | None = None,
     request_timeout: float | None = 30.0,
     reconnect_timeout: float = 120.0,
     settings: SessionSettings | None = None,
 ) -> "Deferred[TwistedConnection]":
-    """Open a connection in a reactor. Arguments and errors are those of `quorate.connect`.
+    """Open a connection in a reactor. Cancel the Deferred to give up.
 
-    All errors come through the Deferred.
+    Arguments and errors are those of `quorate.connect`, without its `cancel`. All errors come through the
+    Deferred.
     """
     try:
         driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
         connection = TwistedConnection(reactor, driver, request_timeout)
-    except (TypeError, ValueError) as error:
+    except (QuorateClientError, TypeError, ValueError) as error:
         return fail(error)
     opened: _Waiter[str] = _Waiter(reactor, None, "")
     driver.pending.expect_open(opened)
-    driver.start(TwistedPort(reactor, driver))
+    driver.start(port_of(driver, TwistedPort(reactor, driver), lambda call: reactor.callFromThread(call)))
 
     def done(_: str) -> TwistedConnection:
         return connection
 
-    return opened.deferred.addCallback(done)
+    def failed(failure: Failure) -> Failure:
+        # A Deferred that was cancelled fails as well; a session that has ended by itself ends only once.
+        driver.session.abort()
+        driver.step()
+        return failure
+
+    return opened.deferred.addCallbacks(done, failed)

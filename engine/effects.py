@@ -4,6 +4,7 @@ import attrs
 import msgspec
 
 from ..agents import AgentId, Note
+from ..agents.thread_queue import Put
 from .entry_outcome import difference, encode_outcome
 from .reaction import Reaction
 
@@ -12,11 +13,13 @@ __all__ = ["Effects"]
 
 @attrs.define
 class Effects:
-    """The outputs of one entry. Only the master carries them out, except `trace` and `reports`."""
+    """The outputs of one entry. Only the master carries them out, except `puts`, `trace` and `reports`."""
 
     index: int
     emissions: list[tuple[str, AgentId, msgspec.Struct]] = attrs.field(factory=list)
     """(topic, agent, message) for the services."""
+    puts: list[Put] = attrs.field(factory=list)
+    """Notifications for the queues of every replica's process, in order; carried out on all replicas."""
     replies: list[Note] = attrs.field(factory=list)
     """Replies to requests of services and administrators; `request` identifies the request."""
     network: dict[int, list[tuple[int, Note]]] = attrs.field(factory=dict)

@@ -11,6 +11,7 @@ import msgspec
 
 from ..agents import FAILURES, AgentId, Create, Note, Outcome
 from ..agents.lifecycle import LIFECYCLE_TYPES
+from ..agents.thread_queue import Put, QueuePut
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .class_loading import Unloadable
@@ -281,8 +282,11 @@ class Engine(EngineState):
     def _carry_out(self, cell: Cell, outcome: Outcome, effects: Effects) -> None:
         for note in outcome.sends:
             self._mail.route(note, effects)
-        for topic, message in outcome.emitted:
-            effects.emissions.append((topic, cell.identity, message))
+        for place, (topic, message) in enumerate(outcome.emitted):
+            if isinstance(message, QueuePut):
+                effects.puts.append(Put(cell.identity, self.position, place, message))
+            else:
+                effects.emissions.append((topic, cell.identity, message))
         for timer, due_ns, type_name, payload in outcome.timers:
             self._timers.add(Timer(due_ns, timer, cell.identity, type_name, payload))
         for timer in outcome.cancelled:

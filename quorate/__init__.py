@@ -38,6 +38,7 @@ from .client import (
     aconnect,
     connect,
 )
+from .client.local import DirectSend, LocalServer, QueueGap, QueueItem, ThreadQueue, local_server
 
 if typing.TYPE_CHECKING:
     from .server.processes.servers import Servers, ServersError
@@ -59,21 +60,27 @@ __all__ = [
     "Created",
     "Delete",
     "Deleted",
+    "DirectSend",
     "ExceptionNotification",
+    "LocalServer",
     "Notification",
     "Opaque",
+    "QueueGap",
+    "QueueItem",
     "QuorateClientError",
     "ReactionError",
     "ReplyTo",
     "RequestTimeout",
     "Servers",
     "ServersError",
+    "ThreadQueue",
     "Unavailable",
     "UnhandledTypeError",
     "UnknownAgent",
     "UnknownAgentError",
     "aconnect",
     "connect",
+    "local_server",
     "reacts",
     "upgrades",
 ]

@@ -16,7 +16,7 @@ from ..agents.notification import Notification, decode, encode
 from ..agents.proxy import MasterChanged
 from .base import Service, ServiceContext, ServiceError
 
-__all__ = ["ConnectionManager", "note_from_service"]
+__all__ = ["ConnectionManager", "create_manager", "note_from_service"]
 
 START_TIMEOUT_S: Final = 30.0
 """Time for the agent to be created when the first master starts."""
@@ -27,6 +27,13 @@ def note_from_service(ctx: ServiceContext, to: AgentId, notification: Notificati
     """Address a notification from the services of this server."""
     sender = outside(ctx.server_id)
     return Note(to, sender, notification.type_name, encode(notification))
+
+
+def create_manager(ctx: ServiceContext) -> "Deferred[Note]":
+    """Create the connection manager agent, if there is none. Fires with the answer of the factory."""
+    location = agent_spec(ConnectionManagerAgent).location
+    create = Create(class_name=location, id=connection_manager(ctx.server_id), key=CREATE_KEY)
+    return ctx.request(note_from_service(ctx, factory(ctx.server_id), create), START_TIMEOUT_S)
 
 
 class _Secret:
@@ -67,9 +74,7 @@ class ConnectionManager(Service):
         self._users = {
             user: _Secret(password) for user, password in zip(words[::2], words[1::2], strict=True)
         }
-        location = agent_spec(ConnectionManagerAgent).location
-        create = Create(class_name=location, id=connection_manager(ctx.server_id), key=CREATE_KEY)
-        started = ctx.request(note_from_service(ctx, factory(ctx.server_id), create), START_TIMEOUT_S)
+        started = create_manager(ctx)
 
         def created(reply: Note) -> None:
             if reply.type == CreateFailed.type_name and first_time:

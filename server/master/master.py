@@ -5,6 +5,8 @@ import random
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from ...agents import Note, connection_manager, encode, outside
+from ...agents.manager import CloseLocal, ConnectionManagerAgent
 from ...engine import Effects
 from ..context import ReplicaContext
 from ..network.addresses import Addresses
@@ -34,6 +36,8 @@ class MasterSide:
         self.networks = Networks(context, port, addresses, jitter)
         self.services = Services(context, self.submissions, addresses)
         self._log = context.log
+        self._port = port
+        self._server = context.server.id
 
     def start(self, first_time: bool) -> None:
         """Start the networks, then the services in the order of the XML: this replica is master now.
@@ -41,7 +45,20 @@ class MasterSide:
         first_time: no entry was ever committed in the life of the cluster.
         """
         self.networks.start()
+        if not first_time:
+            self._close_local()
         self.services.start(first_time).addErrback(self._log_failure, "starting the services")
+
+    def _close_local(self) -> None:
+        """Close the connections that clients in the process of a former master had."""
+        manager = self._port.node.engine.find(connection_manager(self._server))
+        agent = None if manager is None else manager.agent
+        if isinstance(agent, ConnectionManagerAgent) and agent.local:
+            order = CloseLocal()
+            note = Note(
+                connection_manager(self._server), outside(self._server), order.type_name, encode(order)
+            )
+            self.submissions.post([note])
 
     def stop(self, reason: str) -> "Deferred[None]":
         """Stop networks and services. Fires when the services have stopped; never fails."""

@@ -7,6 +7,7 @@ import msgspec
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 
 from ...agents import AgentId, Note
+from ...client.local.server import LocalListener
 from ...engine import Effects
 from ...engine.error_text import described, error_text, located
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
@@ -31,7 +32,14 @@ RETRY_LAST_S = 30.0
 MAX_STATUS_CHARS = 200
 """Characters of the line that a service sets with `ServiceContext.status`."""
 
+LOCAL_CONNECTIONS = ServiceSpec("quorate.services.local_connections:LocalConnections")
+"""The service of every replica for clients in its process: it starts last, and stops first."""
+
 S = TypeVar("S", bound=Service)
+
+
+def _nobody(_: LocalListener | None) -> None:
+    return
 
 
 class _Context(ServiceContextBase):
@@ -116,6 +124,9 @@ class _Context(ServiceContextBase):
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
         self._services.subscribe(self, topic, callback)
 
+    def listen_local(self, listener: LocalListener | None) -> None:
+        self._services.listen_local(listener)
+
 
 class Services:
     """The services of a replica: started in the order of the XML, stopped in the opposite order.
@@ -134,7 +145,7 @@ class Services:
         self._context = context
         self._submissions = submissions
         self._addresses = addresses
-        self._specs = context.replica.services
+        self._specs = (*context.replica.services, LOCAL_CONNECTIONS)
         self._running: dict[int, tuple[_Context, Service]] = {}
         """By their position in the XML."""
         self._order = 0
@@ -142,6 +153,8 @@ class Services:
         self._turns = DeferredLock()
         self._retry: DelayedCallPort | None = None
         self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
+        self.listen_local: Callable[[LocalListener | None], None] = _nobody
+        """Called with what serves the connections of clients in this process, and with None at its end."""
         self.waiting: list[Callable[[], None]] = []
         """Callbacks of services that wait until they may send again."""
 

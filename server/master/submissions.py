@@ -27,6 +27,11 @@ class Submissions:
         """False while submitters must not send more."""
         return self._port.node.accepting
 
+    @property
+    def serving(self) -> bool:
+        """Whether this replica serves as master."""
+        return self._port.node.serving
+
     def may_act(self) -> bool:
         """Return whether the replica serves, and holds the lease at this moment."""
         node = self._port.node

@@ -38,7 +38,7 @@ from ...hachannel.model.settings import ANNOUNCE_AFTER_S
 from .divergence import DivergenceDetector
 from .held_outputs import HeldOutputs
 from .mastership import Mastership
-from .outputs import NodeSettings, Output, RoleChange
+from .outputs import NodeSettings, Output, QueuePuts, RoleChange
 from .state_transfer import StateTransfer, Unusable
 from .wall_clock import WallClock
 
@@ -476,6 +476,8 @@ class Node:
         out.lines += effects.reports
         if effects.suppressed:
             out.lines.append(f"{effects.suppressed} more lines of entry {event.index} were left out")
+        if effects.puts:
+            out.puts.append(QueuePuts(event.index, effects.puts, master=mastership.serving))
         out.committed += tokens
         durable = self.channel.state.log.durable
         outcome = effects.outcome if durable or self._divergence.compared else b""
@@ -515,6 +517,7 @@ class Node:
         self._mastership.follow_view(now, event)
 
     def _install(self, now: float, event: InstallPart) -> None:
+        before = self._transfer.installed
         try:
             installed = self._transfer.install(now, event)
         except AgentError as error:
@@ -524,6 +527,8 @@ class Node:
             self._end(str(error), failed=True)
             return
         self._out.loaded = True
+        if self._transfer.installed != before:
+            self._out.state_after = event.index
         if self._transfer.busy:
             self._events.append(event)
         if event.index is not None:

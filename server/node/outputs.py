@@ -1,12 +1,15 @@
 """The output of a node, and its settings."""
 
+from collections.abc import Sequence
+
 import attrs
 
+from ...agents.thread_queue import Put
 from ...engine import Capture, Effects, Reaction, StagedPart
 from ...hachannel import LogRecord, Message, Seat
 from .batching import BatchLimits
 
-__all__ = ["NodeSettings", "Output", "RoleChange"]
+__all__ = ["NodeSettings", "Output", "QueuePuts", "RoleChange"]
 
 
 @attrs.frozen
@@ -40,6 +43,18 @@ class RoleChange:
     """The reason, for the log."""
 
 
+@attrs.frozen
+class QueuePuts:
+    """The notifications that one entry puts into queues for threads."""
+
+    entry: int
+    puts: Sequence[Put]
+    master: bool = False
+    """Whether this replica served when it applied the entry."""
+    recovered: bool = False
+    """Whether the entry was applied again at a start."""
+
+
 # Each entry needs two outputs, and a plain constructor takes a third of the time of one by attrs.
 @attrs.define(init=False)
 class Output:
@@ -60,6 +75,10 @@ class Output:
     `Capture.staged`, the staged agents replace those on the disk."""
     effects: list[Effects]
     """Effects of entries applied as master. They are committed, and are to be carried out."""
+    puts: list[QueuePuts]
+    """Notifications for the queues of this process, whatever the role of the replica."""
+    state_after: int | None
+    """The entry after which the state of this replica was replaced by that of another one, if it was."""
     trace: list[Reaction]
     """Reactions of this replica, whatever its role."""
     roles: list[RoleChange]
@@ -85,6 +104,8 @@ class Output:
         self.token = 0
         self.installed = None
         self.effects = []
+        self.puts = []
+        self.state_after = None
         self.trace = []
         self.roles = []
         self.committed = []

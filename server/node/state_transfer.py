@@ -32,6 +32,8 @@ class StateTransfer:
         stage: Callable[[StagedPart], None] | None = None,
     ) -> None:
         """`log` writes a line to the log; `stage` stores an incoming part on the disk, None without one."""
+        self.installed = 0
+        """Number of states that have replaced the present one."""
         self._engine = engine
         self._channel = channel
         self._log = log
@@ -124,6 +126,7 @@ class StateTransfer:
         assert index is not None
         self._staging = self._installing = None
         self._refusals = 0
+        self.installed += 1
         self._log(f"the state after entry {index} was installed, {len(staging.hashes)} agents came")
         if self._stage is not None and not self._staged:
             self._capture = self._engine.capture(index)

@@ -1,6 +1,7 @@
 """The incarnation of a process, and its node."""
 
 from ...agents import AgentError
+from ...agents.thread_queue import Put
 from ...engine import Engine, Reaction, import_modules
 from ...hachannel import Channel
 from ...hachannel.journal.durable_log import DurableLog
@@ -35,6 +36,10 @@ class Incarnations:
         """Number of the present node: never the same twice, whatever the journal holds."""
         self.replayed: list[Reaction] = []
         """The reactions that the recovery of the present node has run again."""
+        self.saved = 0
+        """The present node has begun with the state after this entry; 0 if it has begun with none."""
+        self.puts: list[tuple[int, list[Put]]] = []
+        """What `replayed` has put into queues for threads: see `Recovery`."""
         self.accepted = ""
         """The first entry that ended otherwise in that recovery, and how; "" if none did."""
         self._context = context
@@ -85,6 +90,7 @@ class Incarnations:
             return None
         self.current, self.replayed = recovery.incarnation, recovery.trace
         self.accepted = recovery.accepted
+        self.saved, self.puts = recovery.saved, recovery.puts
         for line in recovery.lines:
             self._context.log(line)
         gc_freeze.freeze()

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from ...engine import Reaction
 from ..context import ReplicaContext
+from ..local.local_replica import LocalReplica
 from ..master.master import MasterSide
 from ..node.outputs import Output
 from . import gc_freeze
@@ -38,12 +39,14 @@ class OutputDispatch:
         disk: DiskPort,
         master: MasterSide,
         trace: TracePort,
+        local: LocalReplica,
     ) -> None:
         self._context = context
         self._peers = peers
         self._disk = disk
         self._master = master
         self._trace = trace
+        self._local = local
 
     def carry_out(self, out: Output) -> None:
         """Carry out an output, messages first: the receivers wait for their own disks meanwhile."""
@@ -62,6 +65,8 @@ class OutputDispatch:
             except Exception as error:  # The outputs of other entries leave all the same.
                 context.metrics.count("service_errors")
                 context.log(f"defect: the outputs of entry {effects.index} did not all leave: {error!r}")
+        if out.puts or out.state_after is not None:
+            self._local.fill(out)
         if out.trace:
             self._trace.write(out.trace)
         for line in out.lines:

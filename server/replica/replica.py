@@ -16,6 +16,7 @@ from ...hachannel.transport.addresses import Address
 from ...services.base import Role
 from ..context import ReplicaContext
 from ..errors import StartError
+from ..local.local_replica import LocalReplica
 from ..master.master import MasterSide
 from ..master.service_host import STOP_TIMEOUT_S
 from ..node.node import Node
@@ -74,7 +75,8 @@ class Replica:
         self.watchdog = Watchdog(context, lambda: self.disk.saved)
         self.hooks = RoleHooks(context)
         self.incarnations = Incarnations(context, self.disk, addresses, self.watchdog, expected, join=join)
-        self._outputs = OutputDispatch(context, self.peers, self.disk, self.master, self.trace)
+        self.local = LocalReplica(context, self.driver, self.master)
+        self._outputs = OutputDispatch(context, self.peers, self.disk, self.master, self.trace, self.local)
         self._stopping = False
         self._left: Deferred[None] | None = None
         """Fires when the node has ended, after the replica was asked to stop; None before."""
@@ -113,6 +115,7 @@ class Replica:
             context.announce(exposed)
         self._limit_clients()
         self._begin(node)
+        self.local.start()
         return succeed(None)
 
     def interrupt(self) -> None:
@@ -129,6 +132,7 @@ class Replica:
     def _begin(self, node: Node) -> None:
         """Begin an incarnation."""
         self.disk.watch()
+        self.local.queues.begin(self.incarnations.saved, self.incarnations.puts)
         self.trace.open(self.incarnations.life, self.incarnations.replayed, self.incarnations.accepted)
         self.driver.begin(node)
         self.hooks.open()
@@ -160,6 +164,7 @@ class Replica:
             self.context.log(f"this replica is master no longer: {role.reason}")
             node = self.node
             self.master.stop(role.reason).addBoth(lambda _: self._services_stopped(node))
+            self.local.mastership_lost()
         elif not self._stopping:
             self.context.log(f"this replica is master now: {role.reason}")
             self.hooks.follow(Role.MASTER)
@@ -229,6 +234,7 @@ class Replica:
 
     def _finish(self, failure: Failure | None) -> None:
         """Close everything after the end of the node, then fire `stopped`."""
+        self.local.close()
         self.disk.end_watch()
         self.driver.stop()
         self.hooks.follow(Role.STOPPED)

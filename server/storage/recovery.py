@@ -11,6 +11,7 @@ from contextlib import closing
 import attrs
 
 from ...agents import AgentError
+from ...agents.thread_queue import Put
 from ...engine import Effects, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Unloadable
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.journal.journal import Damaged, Journal, database_error
@@ -38,6 +39,8 @@ class Recovery:
     """Reactions of the entries that were applied again: the trace's files may lack them."""
     lines: list[str]
     """For the log file."""
+    puts: list[tuple[int, list[Put]]]
+    """What the entries that were applied again have put into queues for threads: (entry, what it put)."""
     accepted: str = ""
     """The first entry that ended otherwise than before, and how, if that was accepted; "" if none did."""
 
@@ -69,6 +72,7 @@ def recover(
     committed = [entry for entry in unsaved if entry.index <= remembered.commit and entry.kind == PAYLOAD]
     trace: list[Reaction] = []
     lines: list[str] = []
+    puts: list[tuple[int, list[Put]]] = []
     accepted = ""
     changed: list[Applied] = []
     with RecoveryProgress(committed, host) as progress:
@@ -76,6 +80,8 @@ def recover(
             # What these reactions send was sent before the stop, or is sent by the channel after this.
             effects = _apply_again(entry, engine, journal, lines, clustered)
             trace += effects.trace
+            if effects.puts:
+                puts.append((entry.index, effects.puts))
             recorded = journal.outcomes.get(entry.index)
             different = "" if recorded is None or changed else effects.differs(recorded)
             if different and remembered.unfit:
@@ -98,7 +104,7 @@ def recover(
         )
     log = DurableLog(remembered, journal.recovered)
     journal.recovered = ()
-    return Recovery(log, journal.incarnation, saved, unsaved, trace, lines, accepted)
+    return Recovery(log, journal.incarnation, saved, unsaved, trace, lines, puts, accepted)
 
 
 def _load_state(journal: Journal, store: StateStore, engine: Engine) -> int:

@@ -151,6 +151,10 @@ class MemoryReactor:
         """Call a function later."""
         return self.net.clock.callLater(delay, self._call, function, args)
 
+    def callFromThread(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: N802
+        """Call a function in the next turn of the clock. Only the thread of the test may call this."""
+        self.callLater(0, function, *args)
+
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         def call() -> None:
             if not self.stopped:

@@ -33,9 +33,11 @@ ARROWS: dict[str, set[str]] = {
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
-    # network port gets an answer in its own protocol. A program that starts servers connects to them.
+    # network port gets an answer in its own protocol. A program that starts servers connects to them. Clients
+    # and threads of a process find its replica.
     "server": {
-        *("agents", "client.frames", "client.blocking", "engine", "hachannel", "replay.schema", "output"),
+        *("agents", "client.frames", "client.blocking", "client.local", "engine", "hachannel"),
+        *("replay.schema", "output"),
         *("services.base", "services.context_base"),
     },
     "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
@@ -53,7 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
-        *("replica", "cli", "processes"),
+        *("local", "replica", "cli", "processes"),
     ),
     "testing": (
         *(

@@ -1,0 +1,71 @@
+"""The replicas of this process, by name."""
+
+import os
+import re
+import threading
+from typing import Final
+
+from ..errors import BadUrl, Unavailable
+from .server import LocalServer
+
+__all__ = ["LOCAL_SCHEME", "is_local", "local_server", "register", "unregister", "url_server"]
+
+LOCAL_SCHEME: Final = "local:"
+_EXAMPLE: Final = "write local: for the only replica of this process, local:s0 or local:s0/1"
+_NAME: Final = re.compile(r"[^\s/@,:]+(/\d{1,5})?")
+
+_lock = threading.Lock()
+_servers: list[LocalServer] = []
+
+
+def register(server: LocalServer) -> None:
+    """Add a replica of this process."""
+    with _lock:
+        _servers.append(server)
+
+
+def unregister(server: LocalServer) -> None:
+    """Remove a replica that stops."""
+    with _lock:
+        if server in _servers:
+            _servers.remove(server)
+
+
+def local_server(name: str = "") -> LocalServer:
+    """Return a replica that runs in this process.
+
+    `name` is that of a server (``s0``), or of a replica (``s0/1``) where several of one server run in the
+    process. It may be left out if there is one replica. Raises `Unavailable` if there is none, or if the name
+    stands for several.
+    """
+    with _lock:
+        servers = list(_servers)
+    found = [each for each in servers if not name or name in (each.name, each.server_name)]
+    if len(found) == 1:
+        return found[0]
+    running = ", ".join(sorted(each.name for each in servers))
+    if not servers:
+        raise Unavailable(
+            "no server runs in this process; call this in a service, or start a server here before"
+        )
+    if found:
+        raise Unavailable(f"several replicas run in this process; name one of them: {running}")
+    raise Unavailable(f"no server {name} runs in this process; there are: {running}")
+
+
+def is_local(url: str) -> bool:
+    """Return whether a URL names a replica of this process."""
+    return url.startswith(LOCAL_SCHEME)
+
+
+def url_server(url: str) -> LocalServer:
+    """Return the replica that a URL ``local:NAME`` names. Raises BadUrl and Unavailable."""
+    name = url[len(LOCAL_SCHEME) :]
+    if name and not _NAME.fullmatch(name):
+        raise BadUrl(f"{url!r} names no replica of this process; {_EXAMPLE}")
+    return local_server(name)
+
+
+if hasattr(os, "register_at_fork"):
+    # The threads of the servers do not exist in a fork.
+    os.register_at_fork(after_in_child=_servers.clear)
