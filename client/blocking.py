@@ -402,26 +402,26 @@ def connect(
 ) -> Connection:
     """Open a connection to a server, whichever of its replicas is master.
 
+    With a URL ``local:`` the server runs in this process: the call waits until its replica is master, and the
+    connection ends when it is master no longer (docs/collocated.md).
+
     Args:
-        url: the replicas, ``quorate://host:port,host:port``; ``local:`` for the replica in this process, and
-            ``local:s0`` or ``local:s0/1`` where there are several.
-        user: name of a user of the server's ConnectionManager.
-        password: the user's password; not looked at in the server's own process.
-        timeout: seconds to find the master, 10 by default. With ``local:`` the seconds until the replica in
-            this process is master; no limit by default.
+        url: the replicas, ``quorate://host:port,host:port``; in their process ``local:`` or ``local:s0/1``.
+        user: name of a user of the server's ConnectionManager; with ``local:`` any name, or none.
+        password: the user's password; not looked at with ``local:``.
+        timeout: seconds to find the master, by default 10; with ``local:`` no limit by default.
         request_timeout: seconds that `Connection.request` waits if it is given no timeout; None: no limit.
         reconnect_timeout: seconds to find a master again, before the connection ends.
-        settings: finer tuning; then `reconnect_timeout`, and `timeout` if it is not given, are those of the
-            settings.
-        cancel: another thread sets this event to give up the opening.
+        settings: finer tuning; its own `timeout`, if that is not given here, and `reconnect_timeout` count.
+        cancel: another thread sets this event to give the opening up.
 
     Raises:
         BadUrl: the URL cannot be understood.
         AuthenticationError: no such user, or another password.
-        Unavailable: no replica answered; the text says why for each. With ``local:``, there is no such
-            replica in this process, or it did not become master in time.
-        ConnectionClosed: `cancel` was set.
+        Unavailable: no replica answered, or that of this process is not master in time; the text says why.
         ProtocolError: the server is no quorate server or speaks another version.
+        ConnectionClosed: `cancel` was set.
+        RuntimeError: the caller runs in the thread of a server of this process, and would stop it.
     """
     driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
     connection = Connection(driver, request_timeout)

@@ -41,11 +41,15 @@ class ConnectionClosed(QuorateClientError):
 
 
 class ConnectionLost(ConnectionClosed):
-    """No replica could be reached within the time limit for reconnection."""
+    """No replica could be reached within the time limit for reconnection; or, in the process of a server, its
+    replica is master no longer."""
 
 
 class Unavailable(QuorateClientError):
-    """No replica answered within the time limit. The text names each replica and why it failed."""
+    """No replica answered within the time limit. The text names each replica and why it failed.
+
+    Or no such replica runs in this process, or it is not master in time.
+    """
 
 
 class FrameTooLarge(QuorateClientError, ValueError):
