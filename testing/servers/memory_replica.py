@@ -6,6 +6,7 @@ from ...agents import Note
 from ...engine import Engine, Reaction
 from ...server.config import Replica, Server
 from ...server.context import ReplicaContext
+from ...server.local.local_replica import LocalReplica
 from ...server.master.master import MasterSide
 from ...server.metrics import Metrics
 from ...server.network.hello import CHANNEL, NETWORK
@@ -62,7 +63,9 @@ class MemoryReplica:
         )
         self.peers = PeerConnections(self.context, self.driver)
         self.master = MasterSide(self.context, self.driver, self.peers.addresses, world.random)
-        self._outputs = OutputDispatch(self.context, self.peers, disk, self.master, self)
+        self.local = LocalReplica(self.context, self.driver, self.master)
+        """The replica as collocated clients and threads see it; `local_server` does not know it."""
+        self._outputs = OutputDispatch(self.context, self.peers, disk, self.master, self, self.local)
         self._listeners = Listeners(self.context)
         self._listeners.handlers.update(
             {

@@ -14,6 +14,7 @@ from quorate import Agent, Context, Notification, reacts
 from quorate.agents import Create, Note, agent_spec, encode, factory, outside
 from quorate.client.twisted import tconnect
 from quorate.server.config import load
+from quorate.server.context import ReplicaContext
 from quorate.server.network.source_check import SourceCheck
 from quorate.server.replica.composition import make_replica
 from quorate.server.replica.replica import Replica
@@ -133,6 +134,8 @@ class Place:
 @pytest.fixture
 def place(net: MemoryNet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(time, "monotonic", net.clock.seconds)
+    context = partial(ReplicaContext, clock=net.clock.seconds)
+    monkeypatch.setattr("quorate.server.replica.composition.ReplicaContext", context)
     # The machines have names only, and the system would look for these in the network.
     checked = partial(SourceCheck, is_own=lambda _: True)
     monkeypatch.setattr("quorate.server.replica.composition.SourceCheck", checked)
