@@ -113,9 +113,10 @@ def quorate_servers(request: pytest.FixtureRequest) -> Iterator[Any]:
     beside = Path(request.path).parent
     config = beside / (arguments[0] if arguments else "a3servers.xml")
     options.setdefault("pythonpath", [beside, request.config.rootpath])
-    servers: Any = getattr(importlib.import_module("quorate"), "Servers")(config, **options)  # noqa: B009
+    processes: Any = importlib.import_module("quorate.server.processes.servers")
+    servers = processes.Servers(config, **options)
     node: pytest.Item = request.node
-    node.stash.setdefault(_SECTIONS, []).append(lambda: "\n".join(servers.output[-SHOWN_LINES:]))
+    node.stash.setdefault(_SECTIONS, []).append(lambda: "\n".join(list(servers.output)[-SHOWN_LINES:]))
     with servers:
         yield servers
 

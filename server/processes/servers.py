@@ -58,7 +58,7 @@ class Servers:
             with servers.connect("s0") as connection:
                 connection.send(alice, Deposit(5))
                 servers.kill_master("s0")
-                print(connection.request(alice, Ask()))
+                print(connection.request(alice, Deposit(7)))
 
     The processes end with the ``with`` block, and also when this process ends in any other way. Any thread
     may use it. Where a server is an argument, the first of the configuration is meant by default.

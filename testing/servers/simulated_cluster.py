@@ -83,8 +83,8 @@ class SimulatedCluster:
             client = cluster.client()
             client.send(alice, Deposit(5))
             cluster.kill_master()
-            assert client.request(alice, Ask()) == Balance(15)
-            assert cluster.state(alice) == Account(balance=15)
+            assert client.request(alice, Deposit(1)) == Balance(16)
+            assert cluster.state(alice) == Account(balance=16)
 
     The replicas run what `quorate start` runs, but for sockets and files: the channel, the engine, the
     services for clients, the networks between servers. Each replica has a disk, which keeps what was synced

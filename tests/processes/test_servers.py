@@ -45,6 +45,13 @@ servers.start()
 print(servers.pid("s1", 0), servers.data.parent, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+PLUGIN_TESTS = """
+import pytest
+
+@pytest.mark.quorate_servers(only=["s1"])
+def test_shows_the_servers(quorate_servers):
+    assert quorate_servers.pid("s1") is None
+"""
 
 
 @pytest.fixture
@@ -112,3 +119,15 @@ def test_processes_end_with_the_program_that_was_killed_and_its_directory_is_rem
     assert Path(place).parent == Path(tempfile.gettempdir())
     Servers(xml, free_ports=True).stop()
     assert not Path(place).exists()
+
+
+def test_the_fixture_starts_the_servers_beside_the_test_and_shows_them_if_it_fails(xml: Path) -> None:
+    (xml.parent / "test_bank.py").write_text(PLUGIN_TESTS)
+    plugin = ["-p", "no:quorate", "-p", "quorate.pytest_plugin", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugin, "test_bank.py"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        command, cwd=xml.parent, env=env, capture_output=True, text=True, timeout=BOUND_S, check=False
+    )
+    assert "1 failed" in done.stdout
+    assert "s1.0 ready, master" in done.stdout
