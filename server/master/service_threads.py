@@ -24,7 +24,13 @@ class ServiceThreads:
         self._running = 0
 
     def run(self, function: Callable[..., Any], *args: Any) -> "Deferred[Any]":
-        """Call a function in a thread: see `ServiceContext.in_thread`."""
+        """Call a function in a thread: see `ServiceContext.in_thread`.
+
+        A simulated reactor has no threads, and a method `callBlocking` that calls the function soon.
+        """
+        if hasattr(self._reactor, "callBlocking"):
+            simulated: Deferred[Any] = self._reactor.callBlocking(function, *args)
+            return simulated
         if self._running >= MAX_THREADS:
             return fail(
                 ServiceError(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.error import CannotListenError, ConnectionDone, ConnectionLost, ConnectionRefusedError
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
@@ -154,6 +154,17 @@ class MemoryReactor:
     def callFromThread(self, function: Callable[..., Any], *args: Any) -> None:  # noqa: N802
         """Call a function in the next turn of the clock. Only the thread of the test may call this."""
         self.callLater(0, function, *args)
+
+    def callBlocking(self, function: Callable[..., Any], *args: Any) -> "Deferred[Any]":  # noqa: N802
+        """Call a function that would block soon, in the same thread; fires with what it returns."""
+        result: Deferred[Any] = Deferred()
+
+        def call() -> None:
+            if not result.called:
+                maybeDeferred(cast("Any", function), *args).chainDeferred(result)
+
+        self.callLater(0, call)
+        return result
 
     def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         def call() -> None:

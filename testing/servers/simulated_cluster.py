@@ -26,6 +26,7 @@ from ...agents import (
 )
 from ...client import SessionSettings
 from ...engine import Engine, load_class
+from ...services.base import Service
 from ..channel.violation import Violation
 from ..determinism.guard import Guard
 from ..determinism.hash_seeds import HASH_SEEDS, check_hash_seeds
@@ -104,13 +105,16 @@ class SimulatedCluster:
         seed: int = 0,
         others: Mapping[str, int] | None = None,
         properties: Mapping[str, object] | None = None,
+        services: Sequence[type[Service]] = (),
         guard: Guard | bool = True,
         skew_s: float = 0.0,
     ) -> None:
         """Start the server s0 with so many replicas, and wait until it serves.
 
         others: names of further servers, and their numbers of replicas. properties: those of the
-        configuration, for all servers. guard: watches the reactions, see `Guard`; False: nothing does.
+        configuration, for all servers. services: services of s0, which its master starts before it lets
+        clients in; they use the virtual clock and network of their machine.
+        guard: watches the reactions, see `Guard`; False: nothing does.
         skew_s: the largest error of the wall clock of a machine.
         Raises ConfigError for a name or property that no configuration may have.
         """
@@ -128,7 +132,7 @@ class SimulatedCluster:
         self._faults: list[RandomFaults] = []
         self._clients: list[SimulatedClient] = []
         self._keys = 0
-        self.config = simulated_config({"s0": replicas, **(others or {})}, properties or {})
+        self.config = simulated_config({"s0": replicas, **(others or {})}, properties or {}, services)
         """The configuration of the servers."""
         self._servers = {
             server.name: ServedCluster(

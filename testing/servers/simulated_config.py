@@ -1,11 +1,13 @@
 """The configuration of simulated servers: an ``a3servers.xml``, written and read as a real one."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from ...agents.names import location
 from ...server.config import Config, load
+from ...services.base import Service
 
 __all__ = ["CLIENT_PORT", "IDLE_TIMEOUT_S", "simulated_config"]
 
@@ -15,9 +17,12 @@ IDLE_TIMEOUT_S = 10_000_000
 """Clients are not forgotten, also if a test sets the clocks forward by weeks."""
 
 
-def simulated_config(servers: Mapping[str, int], properties: Mapping[str, object]) -> Config:
+def simulated_config(
+    servers: Mapping[str, int], properties: Mapping[str, object], services: Sequence[type[Service]] = ()
+) -> Config:
     """Return a configuration of these servers and their numbers of replicas, each on a machine of its own.
 
+    services: of each replica of the first server, besides those for clients, and started before them.
     Raises ConfigError for a name or property that no configuration may have.
     """
     lines = ["<config>", '<domain name="D1"/>']
@@ -26,16 +31,18 @@ def simulated_config(servers: Mapping[str, int], properties: Mapping[str, object
         f"<property name={quoteattr(name)} value={quoteattr(_text(value))}/>"
         for name, value in settings.items()
     ]
+    declared = [f"<service class={quoteattr(location(each))}/>" for each in services]
     for id, (name, replicas) in enumerate(servers.items()):
+        inside = _inside(declared if id == 0 else [])
         named = f"id={quoteattr(str(id))} name={quoteattr(name)}"
         if replicas == 1:
-            lines += [f"<server {named} hostname={quoteattr(f'{name}-0')}>", *_inside(), "</server>"]
+            lines += [f"<server {named} hostname={quoteattr(f'{name}-0')}>", *inside, "</server>"]
             continue
         lines.append(f"<cluster {named}>")
         for replica in range(replicas):
             lines += [
                 f'<server id="{replica}" hostname={quoteattr(f"{name}-{replica}")}>',
-                *_inside(),
+                *inside,
                 "</server>",
             ]
         lines.append("</cluster>")
@@ -43,13 +50,14 @@ def simulated_config(servers: Mapping[str, int], properties: Mapping[str, object
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "a3servers.xml"
         path.write_text("\n".join(lines), encoding="utf-8")
-        return load(path)
+        return load(path, check_imports=not services)
 
 
-def _inside() -> list[str]:
+def _inside(services: list[str]) -> list[str]:
     """Return the elements of each replica."""
     return [
         f'<network domain="D1" port="{NETWORK_PORT}"/>',
+        *services,
         '<service class="quorate.services.manager:ConnectionManager" args="root root"/>',
         f'<service class="quorate.services.tcp:TcpProxyService" args="{CLIENT_PORT} {IDLE_TIMEOUT_S}"/>',
     ]
