@@ -5,10 +5,12 @@ from .agent import (
     Agent,
     AgentError,
     AgentSpec,
+    agent_definitions,
     agent_named,
     agent_spec,
     agent_upgrading,
     agent_versions,
+    defined_agents,
     reacts,
 )
 from .builtin import (
@@ -78,6 +80,7 @@ __all__ = [
     "UnknownAgent",
     "UpgradeError",
     "activities",
+    "agent_definitions",
     "agent_named",
     "agent_spec",
     "agent_upgrading",
@@ -85,6 +88,7 @@ __all__ = [
     "connection_manager",
     "decode",
     "decoder",
+    "defined_agents",
     "encode",
     "factory",
     "known_type",

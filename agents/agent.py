@@ -33,10 +33,12 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentSpec",
+    "agent_definitions",
     "agent_named",
     "agent_spec",
     "agent_upgrading",
     "agent_versions",
+    "defined_agents",
     "reacts",
 ]
 
@@ -179,6 +181,21 @@ def agent_versions(base: str) -> dict[int, type[Agent]]:
     return _named.versions(base)
 
 
+def defined_agents() -> dict[str, list[int]]:
+    """Return the versions of all named agent classes of this process, by the name without the version."""
+    found: dict[str, list[int]] = {}
+    for name, cls in _named:
+        parts = split_name(name)
+        if parts is not None and name == _names(cls)[0]:
+            found.setdefault(parts[0], []).append(parts[1])
+    return found
+
+
+def agent_definitions() -> int:
+    """Return the number of agent classes that were defined so far: `defined_agents` changes only with it."""
+    return _named.changes
+
+
 @attrs.frozen
 class AgentSpec:
     """An agent class as the engine uses it: its names, handlers and state."""
@@ -213,6 +230,11 @@ class AgentSpec:
     def name(self) -> str:
         """The name under which its agents are stored and traced: ``bank.account/1`` or ``module:Class``."""
         return self.names[0]
+
+    @property
+    def version(self) -> int:
+        """The version of a class with a name of its own, 0 for ``module:Class``."""
+        return (split_name(self.name) or ("", 0))[1]
 
     def build(self, state: bytes) -> Agent:
         """Make an agent from its constructor's arguments, a MessagePack map. Raises AgentError."""

@@ -60,6 +60,9 @@ class Create(Notification, name="quorate.create"):
     """Makes the request idempotent: the same key gets the same agent."""
     once: bool = False
     """Answer with the agent of that name or id, if it exists and has that class, instead of failing."""
+    version: int = 0
+    """The version of a class with a name; an agent or the master gives it. The server creates the version
+    that it uses, if it uses one already. 0: not known."""
 
 
 @attrs.frozen

@@ -237,7 +237,7 @@ class Context:
         self._request_creation(agent_spec(cls), None, msgspec.msgpack.encode(dict(state)), identity)
 
     def _request_creation(self, spec: AgentSpec, name: str | None, state: bytes, identity: AgentId) -> None:
-        create = Create(class_name=spec.location, name=name, state=state, id=identity)
+        create = Create(class_name=spec.location, name=name, state=state, id=identity, version=spec.version)
         self._post(factory(identity.host), create.type_name, encode(create), creating=True)
 
     def delete(self) -> None:

@@ -6,7 +6,7 @@ module may change. A class without one has the name ``module:Class``.
 
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -116,6 +116,8 @@ class ClassNames(Generic[T]):
 
     def __init__(self) -> None:
         self._classes: dict[str, type[T]] = {}
+        self.changes = 0
+        """Raised with every class that is recorded."""
         self._upgrading: dict[str, tuple[int, type[T]]] = {}
         """By the name of a former version, the latest version that has upgrades from it, and its class."""
 
@@ -133,6 +135,7 @@ class ClassNames(Generic[T]):
                     f"{own} and {location(earlier)} are both called {name}; give one of them another name, "
                     "or another version"
                 )
+        self.changes += 1
         for name in names:
             self._classes[name] = cls
         for name in former:
@@ -147,6 +150,10 @@ class ClassNames(Generic[T]):
         """Return the latest class that has upgrades from the former version of that name; None if there is
         none."""
         return self._upgrading.get(name, (0, None))[1]
+
+    def __iter__(self) -> Iterator[tuple[str, type[T]]]:
+        """Yield each name with its class."""
+        return iter(self._classes.items())
 
     def versions(self, base: str) -> dict[int, type[T]]:
         """Return the classes whose own or accepted name is `base` with some version, by version.

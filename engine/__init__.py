@@ -1,8 +1,20 @@
 """The deterministic engine: runs the agents of a server from the ordered log."""
 
-from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
+from .batch import (
+    BatchError,
+    ClassVersions,
+    Item,
+    NetAck,
+    NetInput,
+    NetPeer,
+    Posts,
+    Tick,
+    decode_batch,
+    encode_batch,
+)
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
-from .class_loading import Unloadable, import_modules, load_class
+from .class_loading import Program, Unloadable, import_modules, load_class
+from .class_versions import ClassMissing, UpgradePending, common_versions
 from .current_reaction import SKIPPED, CurrentReaction, Skipped
 from .effects import Effects
 from .engine import Engine, EngineStopped
@@ -11,7 +23,7 @@ from .rerun import Rerun
 from .settings import EngineSettings
 from .snapshot.capture import Capture
 from .snapshot.digest import IncrementalDigest
-from .snapshot.header import SnapshotError
+from .snapshot.header import SnapshotError, SnapshotTooEarly
 from .snapshot.precopy import Action, Marker, PrecopyRounds
 from .snapshot.transfer import Source, StagedPart, Staging
 from .state_check import StateCheck, StateFinding
@@ -23,6 +35,8 @@ __all__ = [
     "BatchError",
     "Capture",
     "Cell",
+    "ClassMissing",
+    "ClassVersions",
     "CurrentReaction",
     "Effects",
     "Engine",
@@ -37,11 +51,13 @@ __all__ = [
     "Nondeterministic",
     "Posts",
     "PrecopyRounds",
+    "Program",
     "Ran",
     "Reaction",
     "Rerun",
     "Skipped",
     "SnapshotError",
+    "SnapshotTooEarly",
     "Source",
     "StagedPart",
     "Staging",
@@ -50,6 +66,8 @@ __all__ = [
     "Tick",
     "Unloadable",
     "Unstorable",
+    "UpgradePending",
+    "common_versions",
     "decode_batch",
     "encode_batch",
     "import_modules",

@@ -8,6 +8,7 @@ from ..agents import Note
 
 __all__ = [
     "BatchError",
+    "ClassVersions",
     "Item",
     "NetAck",
     "NetInput",
@@ -57,7 +58,14 @@ class NetPeer(msgspec.Struct, array_like=True, frozen=True, tag=4):
     birth: int
 
 
-Item = Posts | NetInput | NetAck | Tick | NetPeer
+class ClassVersions(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """Order to use these versions of agent classes from here on, and to upgrade the agents of former ones."""
+
+    versions: dict[str, int]
+    """By the name of the class without the version."""
+
+
+Item = Posts | NetInput | NetAck | Tick | NetPeer | ClassVersions
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Item]] = msgspec.msgpack.Decoder(list[Item])

@@ -293,6 +293,11 @@ class Cell:
                 f"the state of {self.spec.name} can no longer be stored: {error_text(error)}"
             ) from error
 
+    def replace(self, spec: AgentSpec, state: bytes, agent: Agent) -> None:
+        """Go on as an agent of another version of the class, in this state. `agent` was loaded from it."""
+        self.spec = spec
+        self._replace(state, agent)
+
     # Outside of reactions
 
     @property

@@ -5,20 +5,24 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import attrs
+
 from ..agents import (
     Agent,
     AgentError,
     AgentSpec,
+    agent_definitions,
     agent_named,
     agent_spec,
     agent_upgrading,
     agent_versions,
+    defined_agents,
 )
 from ..agents.names import split_name
 from ..agents.origin import raised_at
 from .error_text import located, reason_of
 
-__all__ = ["Unloadable", "import_modules", "load_class", "stored_class"]
+__all__ = ["Program", "Unloadable", "import_modules", "load_class", "stored_class"]
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -74,6 +78,19 @@ def load_class(class_name: str) -> AgentSpec:
     return agent_spec(found)
 
 
+@attrs.frozen
+class Program:
+    """The agent classes of a process: how they are found by location, name and version."""
+
+    load: Callable[[str], AgentSpec] = load_class
+    """Imports ``module:Class``, see `load_class`."""
+    named: Callable[[str], type[Agent] | None] = agent_named
+    upgrading: Callable[[str], type[Agent] | None] = agent_upgrading
+    defined: Callable[[], dict[str, list[int]]] = defined_agents
+    definitions: Callable[[], int] = agent_definitions
+    """These four: see the functions of the same names in `quorate.agents`."""
+
+
 def import_modules(modules: tuple[str, ...]) -> None:
     """Import modules whose agent classes are to be found by their names.
 
@@ -86,24 +103,24 @@ def import_modules(modules: tuple[str, ...]) -> None:
             raise AgentError(f"importing {module} failed: {located(error)}") from error
 
 
-def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> AgentSpec:
+def stored_class(program: Program, name: str, location: str) -> AgentSpec:
     """Return the class of a stored or traced agent.
 
     `name` is the recorded name of the class, `location` the recorded ``module:Class``, "" if that is the
     name. A class that was given the name is found wherever it stands, if its module is imported already;
-    otherwise `load` imports it from its location. If there is no such class then, it is one that has upgrades
+    otherwise it is imported from its location. If there is no such class then, it is one that has upgrades
     from that name.
     Raises AgentError with one sentence: the class cannot be loaded, has another name now, or is of another
     version without upgrades from the stored one.
     """
-    named = agent_named(name)
+    named = program.named(name)
     if named is not None:
         return agent_spec(named)
     source = location or name
     try:
-        spec = load(source)
+        spec = program.load(source)
     except AgentError as error:
-        named = agent_named(name) or agent_upgrading(name)
+        named = program.named(name) or program.upgrading(name)
         if named is not None:
             return agent_spec(named)
         former = "" if location else f" and list also=({name!r},) in the class"
@@ -112,7 +129,7 @@ def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> 
             f"in the property agent_modules{former}"
         ) from error
     # The import may have defined the class under this name elsewhere, such as the one kept from a release.
-    named = agent_named(name) or (None if name in spec.names else agent_upgrading(name))
+    named = program.named(name) or (None if name in spec.names else program.upgrading(name))
     if named is not None:
         return agent_spec(named)
     if name not in spec.names and name not in spec.former:

@@ -37,6 +37,11 @@ class Effects:
     """For each reaction of `trace` a mark of its result."""
     chain: bytes = b""
     """Hash of all reactions of the server up to the end of this entry."""
+    switched: bool = False
+    """True if the server uses other versions of agent classes from this entry on."""
+    refused: dict[str, int] | None = None
+    """Versions to which the server has not switched, because an agent cannot be upgraded; `reports` says
+    why."""
     reports: list[str] = attrs.field(factory=list)
     """Lines for the log."""
     suppressed: int = 0

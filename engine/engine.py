@@ -11,10 +11,12 @@ import msgspec
 
 from ..agents import FAILURES, AgentId, Create, Note, Outcome
 from ..agents.lifecycle import LIFECYCLE_TYPES
+from ..agents.state_types import encoder
 from ..agents.thread_queue import Put, QueuePut
-from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
+from .batch import BatchError, ClassVersions, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .class_loading import Unloadable
+from .class_versions import ClassMissing, SwitchRefused, UpgradePending
 from .current_reaction import Skipped
 from .effects import Effects
 from .entry_outcome import mark_of
@@ -29,6 +31,8 @@ from .timers import Timer
 
 __all__ = ["Engine", "EngineStopped"]
 
+UPGRADE: Final = "quorate.upgrade/1"
+"""Type in the trace of the row of a switch to other versions of agent classes."""
 _FRAMES_TO_REACTION: Final = 7
 """Calls from `Engine.apply` to an agent's method: _apply, _process, _turn, _deliver, react, _run, method."""
 
@@ -72,9 +76,12 @@ class Engine(EngineState):
 
         `now_ns` is the master's stamp on it. Returns what is to be done outside. An entry that is not a batch
         is reported and passed over, on every replica alike.
-        Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic, and Unloadable for an
-        agent class that cannot be loaded here: the engine must apply no more entries then.
+        Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic, and Unloadable or
+        ClassMissing for an agent class that this process lacks: the engine must apply no more entries then.
+        Raises UpgradePending for an entry before the switch to the classes of this process.
         """
+        if self.classes.ahead:
+            self._check_ahead(payload)
         self.current.entry = index
         try:
             with FixedDepth(_FRAMES_TO_REACTION):
@@ -120,6 +127,8 @@ class Engine(EngineState):
             self._mail.acknowledged(item.server, item.birth, item.upto, effects)
         elif isinstance(item, NetPeer):
             self._meet(item.server, item.birth, effects)
+        elif isinstance(item, ClassVersions):
+            self._switch(item.versions, effects)
         else:
             for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
                 note = Note(timer.agent, timer.agent, timer.type, timer.payload)
@@ -163,7 +172,7 @@ class Engine(EngineState):
             position, traced = self.position, len(effects.trace)
             try:
                 step(note, effects)
-            except (EngineStopped, Nondeterministic, Unloadable):
+            except (EngineStopped, Nondeterministic, Unloadable, ClassMissing, UpgradePending):
                 raise
             except Exception as error:
                 self._contain(error, note, position, traced, effects)
@@ -354,6 +363,48 @@ class Engine(EngineState):
             self._mail.route(each, effects)
         if result.released:
             self._release(result.released)
+
+    # Versions of classes
+
+    def _check_ahead(self, payload: bytes) -> None:
+        """Raise UpgradePending unless an entry begins with the switch to the classes of this process."""
+        try:
+            items = decode_batch(payload)
+        except BatchError:
+            return
+        ahead = self.classes.ahead
+        if items and isinstance(items[0], ClassVersions) and ahead.items() <= items[0].versions.items():
+            return
+        raise UpgradePending(ahead)
+
+    def _switch(self, versions: dict[str, int], effects: Effects) -> None:
+        """Use other versions of agent classes from here on, and upgrade the agents: all of them, or none if
+        one cannot be upgraded."""
+        classes = self.classes
+        note = Note(self._outside, self._outside, UPGRADE, encoder.encode(versions))
+        try:
+            switch = classes.switch(versions, self._directory)
+        except SwitchRefused as error:
+            if classes.ahead:
+                raise UpgradePending(classes.ahead) from error
+            effects.refused = versions
+            self.position += 1
+            reason = summary("SwitchRefused", str(error))
+            self._trace(effects, None, note, kind="upgrade", error=reason, stamp=self.next_stamp)
+            self._report(effects, f"the server keeps the versions of its agent classes: {error}")
+            return
+        if switch is None:
+            return
+        for cell, spec, state, agent in switch.upgrades:
+            self._before_change(cell)
+            cell.replace(spec, state, agent)
+            self._directory.touch(cell, self.applied)
+        classes.switched(switch)
+        effects.switched = True
+        self.position += 1
+        self._trace(effects, None, note, kind="upgrade", outputs=switch.digest, stamp=self.next_stamp)
+        names = ", ".join(f"{base}/{version}" for base, version in sorted(switch.versions.items()))
+        self._report(effects, f"the server uses {names} from here on: {len(switch.upgrades)} agents upgraded")
 
     # Failures
 

@@ -23,7 +23,7 @@ MAX_MARKS: Final = 64
 _HEAD: Final = struct.Struct(">8sI")
 _MARK_BYTES: Final = 5
 _FAILED: Final = 1
-_KINDS: Final = {"react": 0, "create": 2, "delete": 3, "deadletter": 4}
+_KINDS: Final = {"react": 0, "create": 2, "delete": 3, "deadletter": 4, "upgrade": 5}
 
 
 class Reacted(NamedTuple):

@@ -32,8 +32,9 @@ from ..agents import (
 )
 from ..agents.lifecycle import DECLARED_KEY
 from ..agents.notification import UNREADABLE
-from .cell import Cell
+from .cell import Cell, upgraded
 from .class_loading import Unloadable
+from .class_versions import ClassMissing, UpgradePending, VersionTable
 from .current_reaction import CurrentReaction, Skipped
 from .directory import Directory
 from .error_text import error_text, located, reason_of
@@ -64,6 +65,7 @@ class Factory:
     server: int
     _load: Callable[[str], AgentSpec]
     _settings: EngineSettings
+    _classes: VersionTable
     keys: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
     declared: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
     """The keys of agents that the configuration declares, which are not forgotten: each is made once."""
@@ -97,8 +99,8 @@ class Factory:
     def checked(self, note: Note) -> Note:
         """Return a notification to this factory as the master submits it.
 
-        A `Create` of a class that cannot be loaded here becomes a `RefuseCreate` with the reason. Everything
-        else is returned as it is.
+        A `Create` of a class that cannot be loaded here becomes a `RefuseCreate` with the reason; one of a
+        class with a name gets its version. Everything else is returned as it is.
         """
         if note.type != Create.type_name:
             return note
@@ -107,10 +109,13 @@ class Factory:
         except UNREADABLE:
             return note
         try:
-            self._load(ask.class_name)
+            spec = self._load(ask.class_name)
         except BaseException as error:  # also SystemExit, which must not end the process
             refusal = RefuseCreate(ask.class_name, reason_of(error), ask.key)
             return Note(note.to, note.sender, refusal.type_name, encode(refusal), note.request)
+        if spec.version and not ask.version:
+            pinned = attrs.evolve(ask, version=spec.version)
+            return Note(note.to, note.sender, note.type, encode(pinned), note.request)
         return note
 
     def _refuse(self, ask: RefuseCreate, stamp: int) -> FactoryResult:
@@ -148,17 +153,23 @@ class Factory:
             identity, next_stamp = self._identity(note, ask, directory, stamp)
             spec = self._loaded(ask.class_name)
             self._check_class(spec, note, ask)
+            used = self._classes.in_use(spec, ask.version)
             current.running = (position, note, None)
-            state = spec.save(spec.build(ask.state))
-            cell = Cell.create(identity, ask.name, spec, state)
+            if spec.name in used.former:
+                # Its creator gives the arguments of the version that it knows.
+                state = upgraded(used, spec.name, spec.save(spec.build(ask.state)))
+            else:
+                state = used.save(used.build(ask.state))
+            cell = Cell.create(identity, ask.name, used, state)
             current.running = None
             current.check(position)
-        except Unloadable:
+        except (Unloadable, ClassMissing, UpgradePending):
             raise
         except BaseException as error:  # also SystemExit, which must not end the process
             current.running = None
             reason = _reason(ask, _settled(error, position, current))
             return self._refused(stamp, ask.class_name, reason)
+        self._classes.created(used)
         self._remember(ask.key, identity)
         # An agent that chose the id knows it, and would have to react to the answer.
         answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)

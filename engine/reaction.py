@@ -23,7 +23,7 @@ class Reaction(msgspec.Struct, frozen=True, gc=False):
     cls: str
     """The name of the agent's class: ``bank.account/1`` or ``module:Class``."""
     kind: str
-    """``react``, ``create``, ``delete`` or ``deadletter``."""
+    """``react``, ``create``, ``delete``, ``deadletter`` or ``upgrade``."""
     sender: AgentId
     type: str
     payload: bytes

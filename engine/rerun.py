@@ -5,7 +5,7 @@ from typing import Final
 
 from ..agents import AgentId, AgentSpec, Note
 from .cell import Cell, upgraded
-from .class_loading import load_class, stored_class
+from .class_loading import Program, load_class, stored_class
 from .recursion import FixedDepth
 
 __all__ = ["Rerun"]
@@ -35,7 +35,7 @@ class Rerun:
         numbers only are known. Raises AgentError if the class cannot be loaded, ValueError if the state does
         not fit it.
         """
-        spec = stored_class(load, cls, location)
+        spec = stored_class(Program(load), cls, location)
         if cls in spec.former:
             state = upgraded(spec, cls, state)
         self._cell = Cell.create(agent, name or None, spec, state)

@@ -6,7 +6,8 @@ from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
 from ..agents.lifecycle import AgentPage, ListAgents
 from .cell import AgentState, Cell
-from .class_loading import load_class
+from .class_loading import Program, load_class
+from .class_versions import UpgradePending, VersionTable
 from .current_reaction import CurrentReaction
 from .dead_letters import DeadLetter, DeadLetters
 from .directory import Directory
@@ -20,7 +21,7 @@ from .server_links import LinkNumbers, Links
 from .settings import EngineSettings
 from .snapshot.capture import Capture
 from .snapshot.digest import IncrementalDigest, digest_of
-from .snapshot.header import Snapshot, SnapshotError, encode_header, read_header
+from .snapshot.header import Snapshot, SnapshotError, SnapshotTooEarly, encode_header, read_header
 from .snapshot.transfer import Source, Staging, spec_of
 from .timers import Timer, Timers
 
@@ -42,17 +43,19 @@ class EngineState:
         settings: EngineSettings | None = None,
         load: Callable[[str], AgentSpec] = load_class,
         routes: Mapping[int, int] | None = None,
+        program: Program | None = None,
     ) -> None:
         """Make the engine of `server`, with no agents.
 
         `names` gives the ids of all servers by name. `load` finds an agent class by ``module:Class``.
         `routes` gives for every server that can be reached the neighbour that leads there; without it all are
-        neighbours.
+        neighbours. `program`: the agent classes in place of those of this process, `load` included.
         """
         self.server = server
         self.settings = settings or EngineSettings()
         self._routing = Routing(server, names, routes)
-        self._load = load
+        self.program = program or Program(load)
+        """The agent classes of this process."""
         self._outside = outside(server)
         self._factory_id = factory_of(server)
         self.current = CurrentReaction()
@@ -71,7 +74,9 @@ class EngineState:
         self._released = 0
         """Notifications that had waited for paused agents and are counted in `_bound`."""
         self._mail = Mail(self.server, self._routing, self.settings, self._dead_letter)
-        self._factory = Factory(self.server, self._load, self.settings)
+        self.classes = VersionTable(self.program)
+        """The versions of agent classes in use."""
+        self._factory = Factory(self.server, self.program.load, self.settings, self.classes)
         self.birth = 0
         """The time of the first entry this server ever applied, 0 before. It names the life of this state: a
         server that begins again with nothing has another one."""
@@ -206,6 +211,7 @@ class EngineState:
             [(timer.due_ns, timer.timer) for timer in timers.state()],
             paused.facts(),
             letters.facts(),
+            sorted((rest.classes.used if isinstance(rest, EngineState) else rest.versions).items()),
         )
 
     # Captures, for the disk
@@ -260,6 +266,7 @@ class EngineState:
             declared=self._factory.declared,
             paused=self._paused.states(),
             letters=self._letters.state(),
+            versions=self.classes.used,
         )
 
     def load(self, header: bytes, agents: Iterable[AgentState]) -> None:
@@ -275,13 +282,14 @@ class EngineState:
             for state in agents:
                 names = (state.cls, state.location)
                 if names not in specs:
-                    specs[names] = spec_of(self._load, state)
+                    specs[names] = spec_of(self.program, state)
                 self._directory.load(state, specs[names], self.resolve)
         except Exception:
             self._clear()
             raise
         self._directory.changes()
         self._replace(head, Links(head.links), _timers(head))
+        self.classes.ahead = self.classes.later({spec.name for spec in specs.values()})
 
     # Transfer, to another replica
 
@@ -301,14 +309,15 @@ class EngineState:
         return Staging(
             lambda identity: self._directory.find(identity),
             lambda: self.birth,
-            self._load,
+            self.program,
             self.resolve,
         )
 
     def install(self, staging: Staging) -> None:
         """Replace the whole state by the collected parts. The next capture has the differences.
 
-        Raises SnapshotError, and changes nothing, if the parts are incomplete or differ from the source.
+        Raises SnapshotError, and changes nothing, if the parts are incomplete or differ from the source;
+        SnapshotTooEarly if they are from before the switch to the agent classes of this process.
         """
         for _ in self.installing(staging):
             pass
@@ -324,7 +333,9 @@ class EngineState:
         head = read_header(end.header, self.server)
         earlier, directory, capture = self._directory, Directory(), self._capture
         directory.succeed(earlier, () if capture is None or capture.written else capture.covered)
+        names: set[str] = set()
         for count, (identity, cell) in enumerate(staging.cells.items(), 1):
+            names.add(cell.spec.name)
             own = earlier.find(identity) is cell
             directory.adopt(cell, earlier.hash_of(cell) if own else staging.hashes[identity], earlier)
             if count % limit == 0:
@@ -333,6 +344,9 @@ class EngineState:
             directory.lose(cell)
             if count % limit == 0:
                 yield
+        ahead = VersionTable(self.program, head.versions).later(names)
+        if ahead:
+            raise SnapshotTooEarly(str(UpgradePending(ahead)))
         links, timers = Links(head.links), _timers(head)
         facts = self._facts(links, timers, PausedAgents(head.paused), DeadLetters(head.letters), head)
         if digest_of(directory.digest(), facts) != end.digest:
@@ -372,6 +386,7 @@ class EngineState:
         self._letters = DeadLetters(header.letters)
         self._factory.keys.update(header.keys)
         self._factory.declared.update(header.declared)
+        self.classes.used.update(header.versions)
 
     def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
         """Record a notification that has no recipient."""

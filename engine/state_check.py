@@ -1,13 +1,13 @@
 """A check of stored agents: which of them the classes of this process cannot load, and why."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 import msgspec
 
 from ..agents import FIRST_FREE_STAMP, AgentError, AgentId, AgentSpec
 from .cell import AgentState, Cell, Resolve, titled
-from .class_loading import load_class
+from .class_loading import Program
 from .snapshot.transfer import spec_of
 
 __all__ = ["StateCheck", "StateFinding"]
@@ -30,10 +30,10 @@ class StateFinding:
 class StateCheck:
     """Loads stored agents one by one, as a start would, and keeps none of them."""
 
-    def __init__(self, resolve: Resolve, load: Callable[[str], AgentSpec] = load_class) -> None:
-        """`resolve` gives server ids, for reactions that must be run again; `load` finds ``module:Class``."""
+    def __init__(self, resolve: Resolve, program: Program | None = None) -> None:
+        """`resolve` gives server ids, for reactions that must be run again; `program` finds the classes."""
         self._resolve = resolve
-        self._load = load
+        self._program = program or Program()
         self._specs: dict[tuple[str, str], AgentSpec | str] = {}
         """By the stored name and location of a class: the class, or why there is none."""
         self._noted: set[tuple[str, str]] = set()
@@ -66,7 +66,7 @@ class StateCheck:
         key = state.cls, state.location
         if key not in self._specs:
             try:
-                self._specs[key] = spec_of(self._load, state)
+                self._specs[key] = spec_of(self._program, state)
             except AgentError as error:
                 self._specs[key] = str(error).removeprefix(f"{titled(state)}: ")
         return self._specs[key]

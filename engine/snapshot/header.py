@@ -10,7 +10,7 @@ from ..paused import PausedState
 from ..server_links import LinkState
 from ..timers import Timer
 
-__all__ = ["Snapshot", "SnapshotError", "encode_header", "read_header"]
+__all__ = ["Snapshot", "SnapshotError", "SnapshotTooEarly", "encode_header", "read_header"]
 
 _VERSION: Final = 3
 _READ: Final = (2, 3)
@@ -19,6 +19,13 @@ _READ: Final = (2, 3)
 
 class SnapshotError(ValueError):
     """Raised for a stored or received state that cannot be used. The text is one sentence."""
+
+
+class SnapshotTooEarly(SnapshotError):
+    """Raised for a received state with versions of agent classes that this process can only upgrade.
+
+    The state from after the switch of the server to the later versions can be used.
+    """
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +47,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """By key, agents that the configuration declares and that were made."""
     paused: list[PausedState] = []
     letters: list[DeadLetter] = []
+    versions: dict[str, int] = {}
+    """The versions of agent classes in use: see `VersionTable`."""
 
 
 _encoder = msgspec.msgpack.Encoder()

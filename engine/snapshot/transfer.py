@@ -12,7 +12,7 @@ import msgspec
 
 from ...agents import AgentError, AgentId, AgentSpec
 from ..cell import AgentState, Cell, Resolve, titled
-from ..class_loading import stored_class
+from ..class_loading import Program, stored_class
 from ..directory import Directory, state_hash
 from .capture import Capture
 from .digest import IncrementalDigest
@@ -209,12 +209,12 @@ class Staging:
         self,
         own: Callable[[AgentId], Cell | None],
         birth: Callable[[], int],
-        load: Callable[[str], AgentSpec],
+        program: Program,
         resolve: Resolve,
     ) -> None:
         self._own = own
         self._birth = birth
-        self._load = load
+        self._program = program
         self._resolve = resolve
         self._specs: dict[tuple[str, str], AgentSpec] = {}
         self._earlier: dict[AgentId, Cell] = {}
@@ -287,13 +287,13 @@ class Staging:
         names = (state.cls, state.location)
         spec = self._specs.get(names)
         if spec is None:
-            spec = self._specs[names] = spec_of(self._load, state)
+            spec = self._specs[names] = spec_of(self._program, state)
         return spec
 
 
-def spec_of(load: Callable[[str], AgentSpec], state: AgentState) -> AgentSpec:
+def spec_of(program: Program, state: AgentState) -> AgentSpec:
     """Return the class of a stored agent. Raises AgentError, naming the agent: see `stored_class`."""
     try:
-        return stored_class(load, state.cls, state.location)
+        return stored_class(program, state.cls, state.location)
     except AgentError as error:
         raise AgentError(f"{titled(state)}: {error}") from error

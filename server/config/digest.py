@@ -7,6 +7,7 @@ import msgspec
 
 from .servers import Server
 
+AGENT_MODULES_PROPERTY = "agent_modules"
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
 INSECURE_NETWORK_PROPERTY = "insecure_network"
 REPLICATED_PROPERTIES = (
@@ -31,7 +32,8 @@ def config_digest(
 
     `setting` is `Config.setting`. Left out are: secrets and passwords, because the digest is sent in clear;
     insecure_network, which only permits a replica to listen without a secret; nbClusterExpected, which an
-    operator may override at a start; the arguments of services and <nat>, which concern one process; and the
+    operator may override at a start; agent_modules, which changes with the code of agents, while replicas are
+    restarted one by one; the arguments of services and <nat>, which concern one process; and the
     replicas of clusters, which are added and removed while the cluster runs.
     The properties that decide how agents react count, wherever they are set.
     """
@@ -67,5 +69,5 @@ def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[ob
 
 
 def _visible(properties: Mapping[str, str]) -> list[tuple[str, str]]:
-    hidden = {SECRET_PROPERTY, INSECURE_NETWORK_PROPERTY, "nbClusterExpected"}
+    hidden = {AGENT_MODULES_PROPERTY, SECRET_PROPERTY, INSECURE_NETWORK_PROPERTY, "nbClusterExpected"}
     return sorted((name, value) for name, value in properties.items() if name not in hidden)

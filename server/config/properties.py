@@ -10,7 +10,12 @@ from ...agents.manager import DEFAULT_MAX_CONNECTIONS
 from ...engine import EngineSettings
 from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
-from .digest import INSECURE_NETWORK_PROPERTY, REPLICATED_PROPERTIES, SECRET_PROPERTY
+from .digest import (
+    AGENT_MODULES_PROPERTY,
+    INSECURE_NETWORK_PROPERTY,
+    REPLICATED_PROPERTIES,
+    SECRET_PROPERTY,
+)
 from .dtd import Element
 from .imports import import_problem
 from .joram import is_joram_property
@@ -18,8 +23,6 @@ from .model import Config
 from .reader import EXPECTED_PROPERTY
 from .report import Report, quoted, suggestion
 from .servers import TCP_PROXY_SERVICE, Replica, Server
-
-AGENT_MODULES_PROPERTY = "agent_modules"
 
 ANSWERS = ("committed", "confirmed")
 """When the outputs of an entry leave: see `NodeSettings.answers`."""

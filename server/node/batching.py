@@ -90,6 +90,11 @@ class BatchQueue:
         """Add an item without notifications."""
         self._add(item, 0, 16, [])
 
+    def add_first(self, item: Item) -> None:
+        """Add an item without notifications before all others."""
+        self.waiting.appendleft(Waiting(item, 0, 16, []))
+        self._weigh(0, 16)
+
     def next_batch(self) -> tuple[list[Item], list[int]]:
         """Remove the next batch: its items and their tokens."""
         items: list[Item] = []

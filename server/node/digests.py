@@ -8,6 +8,7 @@ import msgspec
 __all__ = [
     "Answered",
     "Chain",
+    "Classes",
     "Difference",
     "DigestBook",
     "DirectMessage",
@@ -65,7 +66,13 @@ class Answered(msgspec.Struct, array_like=True, frozen=True, tag="answered"):
     """(index, `Effects.outcome`), in order."""
 
 
-DirectMessage = Report | Chain | Diverged | Difference | Answered
+class Classes(msgspec.Struct, array_like=True, frozen=True, tag="classes"):
+    """The versions of agent classes that a slave can run, by name, sent to the master."""
+
+    versions: dict[str, list[int]]
+
+
+DirectMessage = Report | Chain | Diverged | Difference | Answered | Classes
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[DirectMessage] = msgspec.msgpack.Decoder(DirectMessage)

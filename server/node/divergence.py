@@ -16,6 +16,7 @@ from .answered_outcomes import AnsweredOutcomes
 from .digests import (
     Answered,
     Chain,
+    Classes,
     Difference,
     DigestBook,
     DirectMessage,
@@ -67,6 +68,8 @@ class DivergenceDetector:
         held: the outputs that leave once all members have reported their chain. Then they report it at once.
         """
         self._held = held
+        self.on_classes: Callable[[int, Classes], None] | None = None
+        """Takes the classes of a member of the view of which this replica is the master."""
         self._me = me
         self._engine = engine
         self._channel = channel
@@ -258,6 +261,8 @@ class DivergenceDetector:
                 case Difference():
                     self._judged[message.replica] = ""
                     self._report_difference(message.sentence)
+                case Classes() if self.on_classes is not None:
+                    self.on_classes(event.peer, message)
                 case _:
                     pass
         return True

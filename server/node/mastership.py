@@ -5,7 +5,7 @@ Pure: see `node`.
 
 from collections import deque
 
-from ...engine import Engine, Tick, encode_batch
+from ...engine import ClassVersions, Engine, Tick, encode_batch
 from ...hachannel import Channel, ViewEvent
 from ...hachannel.protocol.observed import Standing
 from .batching import BatchQueue
@@ -35,6 +35,8 @@ class Mastership:
         self.queue = BatchQueue(settings.limits)
         self.role_changes: list[RoleChange] = []
         """Role changes that `Node.drain` has not returned yet."""
+        self.switching = False
+        """True while an entry with other versions of agent classes is queued or in flight."""
         self.retiring = False
         """True once all replicas stop together: serving does not begin again."""
         self.views_waiting = 0
@@ -83,10 +85,18 @@ class Mastership:
 
     # Batches
 
+    def switch(self, versions: dict[str, int]) -> None:
+        """Queue the switch to other versions of agent classes, ahead of all other input."""
+        self.switching = True
+        self.queue.add_first(ClassVersions(versions))
+
     def submit(self, now: float, wall_ns: int) -> bool:
         """Submit a batch if there is one and the channel accepts it. Returns whether one was submitted."""
         channel, engine, queue = self._channel, self._engine, self.queue
         if not self.serving or self.views_waiting or not channel.standing.may_submit:
+            return False
+        if engine.classes.ahead and not self.switching:
+            # The next entry is the switch to the classes of this process, or another replica's.
             return False
         born = engine.birth
         if self.role_changes and not born:
@@ -192,7 +202,7 @@ class Mastership:
         # Input that was not submitted is dropped: its senders repeat what was not acknowledged.
         self.queue.clear()
         self._flight.clear()
-        self._tick_queued = False
+        self._tick_queued = self.switching = False
         self.serving = change.master
         if self._held is not None and not change.master:
             self._held.silence()

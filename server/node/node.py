@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...agents import AgentError, Note
 from ...engine import (
+    ClassMissing,
     Effects,
     Engine,
     EngineStopped,
@@ -18,6 +19,7 @@ from ...engine import (
     Reaction,
     StagedPart,
     Unloadable,
+    UpgradePending,
 )
 from ...hachannel import (
     Channel,
@@ -35,6 +37,7 @@ from ...hachannel import (
 )
 from ...hachannel.model.log import Applied, Committed
 from ...hachannel.model.settings import ANNOUNCE_AFTER_S
+from .class_switch import ClassSwitch
 from .divergence import DivergenceDetector
 from .held_outputs import HeldOutputs
 from .mastership import Mastership
@@ -91,6 +94,8 @@ class Node:
         self._held = HeldOutputs() if self.settings.answers == "confirmed" else None
         self._divergence = DivergenceDetector(self.me, engine, channel, self._differs, self._held)
         self._mastership = Mastership(channel, engine, self.settings, self._divergence, self._held)
+        self._switch = ClassSwitch(self.me, engine, channel, self._mastership, self._log)
+        self._divergence.on_classes = self._switch.received
         self._wall_clock = WallClock()
 
     # Queries
@@ -356,6 +361,7 @@ class Node:
             if lazy:
                 channel.persisted(now, output.token)
                 again = again or not channel.idle
+            self._switch.check(now)
             if mastership.submit(now, wall_ns):
                 if jump := self._wall_clock.observe(now, wall_ns):
                     out.lines.append(jump)
@@ -461,8 +467,11 @@ class Node:
         except (EngineStopped, Nondeterministic) as error:
             self._end(f"entry {event.index} stopped the engine: {error}", failed=True)
             return
-        except Unloadable as error:
+        except (Unloadable, ClassMissing) as error:
             self._end(f"entry {event.index} cannot be applied: {error}", failed=True)
+            return
+        except UpgradePending as error:
+            self._switch.pending(now, f"entry {event.index} cannot be applied: {error}")
             return
         except Exception as error:
             # A defect of the engine. If it is the same on all replicas, stopping would stop all of them; if
@@ -487,6 +496,8 @@ class Node:
             if self._outcomes_at is None:
                 self._outcomes_at = now + OUTCOMES_AFTER_S
         self._divergence.applied(now, effects)
+        self._switch.applied(effects)
+        out.switched = out.switched or effects.switched
         every = self.settings.digest_every
         if every and event.index % every == 0:
             self._divergence.start_digest(now, event.index)
@@ -511,6 +522,7 @@ class Node:
         self._divergence.begin_view(now, event)
         if self._held is not None:
             self._release(self._held)
+        self._switch.begin_view(event)
         self._transfer.begin_view(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")

@@ -91,6 +91,8 @@ class Output:
     """Sentences about replicas whose state differs, for the log and for the person who started this one."""
     seats: tuple[Seat, ...] | None
     """The replicas of the cluster, if they have changed; see the channel's output."""
+    switched: bool
+    """True if the server uses other versions of agent classes now, which the next saved state should have."""
     stopped: str
     """The reason for which this node has ended; "" if it has not."""
     failed: bool
@@ -112,5 +114,6 @@ class Output:
         self.lines = []
         self.divergences = []
         self.seats = None
+        self.switched = False
         self.stopped = ""
         self.failed = False

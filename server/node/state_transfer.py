@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from ...engine import Capture, Engine, SnapshotError, Source, StagedPart, Staging
+from ...engine import Capture, Engine, SnapshotError, SnapshotTooEarly, Source, StagedPart, Staging
 from ...hachannel import Channel, InstallPart, ProvidePart, ProvideSnapshot
 
 __all__ = ["StateTransfer", "Unusable"]
@@ -163,6 +163,10 @@ class StateTransfer:
 
     def _refuse(self, now: float, event: InstallPart, error: SnapshotError) -> None:
         self._staging = None
+        if isinstance(error, SnapshotTooEarly):
+            # The other replicas switch once all of them can: the channel asks again, after growing pauses.
+            self._channel.part_refused(now, event.token, str(error))
+            return
         self._refusals += 1
         if self._refusals >= MAX_REFUSALS:
             raise Unusable(f"the state of the other replicas cannot be used here: {error}") from error

@@ -83,6 +83,8 @@ class ReplicaDisk:
                 self.durability.stage(part)
             if out.persist:
                 self.durability.write(out.persist, out.token, out.installed)
+            if out.switched:
+                self.durability.snapshot()
 
     def close(self, *, save: bool) -> "Deferred[None]":
         """Close the files; `save`: write the state before."""

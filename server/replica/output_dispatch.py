@@ -55,7 +55,7 @@ class OutputDispatch:
             gc_freeze.freeze()
         if out.messages:
             self._peers.send(out.messages)
-        if out.persist or out.staged:
+        if out.persist or out.staged or out.switched:
             self._disk.write(out)
         if out.seats is not None:
             self._peers.follow(out.seats)

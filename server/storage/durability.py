@@ -176,6 +176,11 @@ class Durability:
             self._snapshotter.appended(records)
         self._disk.write(records, token, installed)
 
+    def snapshot(self) -> None:
+        """Save the state soon, however short the log after the saved one is."""
+        if self._snapshotter is not None:
+            self._snapshotter.want()
+
     def stage(self, part: StagedPart) -> None:
         """Write a part of an incoming state, beside the stored one."""
         if self._disk is not None:

@@ -12,7 +12,17 @@ import attrs
 
 from ...agents import AgentError
 from ...agents.thread_queue import Put
-from ...engine import Effects, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Unloadable
+from ...engine import (
+    ClassMissing,
+    Effects,
+    Engine,
+    EngineStopped,
+    Nondeterministic,
+    Reaction,
+    SnapshotError,
+    Unloadable,
+    UpgradePending,
+)
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.journal.journal import Damaged, Journal, database_error
 from ...hachannel.model.log import Applied
@@ -78,7 +88,13 @@ def recover(
     with RecoveryProgress(committed, host) as progress:
         for entry in progress:
             # What these reactions send was sent before the stop, or is sent by the channel after this.
-            effects = _apply_again(entry, engine, journal, lines, clustered)
+            try:
+                effects = _apply_again(entry, engine, journal, lines, clustered)
+            except UpgradePending as error:
+                if remembered.unfit:
+                    # The state will be replaced by that of another replica.
+                    break
+                raise StartError(_too_early(entry.index, error, journal, clustered)) from None
             trace += effects.trace
             if effects.puts:
                 puts.append((entry.index, effects.puts))
@@ -138,12 +154,26 @@ def _refusal(index: int, different: str, journal: Journal, clustered: bool) -> s
     )
 
 
+def _too_early(index: int, error: UpgradePending, journal: Journal, clustered: bool) -> str:
+    """Return the sentences for an entry that only a former version of a class may apply."""
+    others = (
+        f" Or, if the other replicas go on, move {journal.path.stem}.* out of {journal.path.parent} and "
+        "start this one: it gets the state from them."
+    )
+    return (
+        f"Entry {index} cannot be applied again: {error}. Or start the former code and stop it in order, "
+        f"which saves the state, and start the new code then.{others if clustered else ''}"
+    )
+
+
 def _apply_again(
     entry: Entry, engine: Engine, journal: Journal, lines: list[str], clustered: bool
 ) -> Effects:
     try:
         return engine.apply(entry.index, entry.stamp_ns, entry.payload)
-    except (EngineStopped, Unloadable) as error:
+    except UpgradePending:
+        raise
+    except (EngineStopped, Unloadable, ClassMissing) as error:
         raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
     except Nondeterministic as error:
         others = (

@@ -76,6 +76,8 @@ class Snapshotter:
         """The state on the disk is the one after this entry."""
         self._entries = self._bytes = 0
         """The size of the log after the saved state, or after the capture that is under way."""
+        self._wanted = False
+        """True if a snapshot is due, however short that log is."""
         # Those count that a start has applied again: a replica that is killed soon after each of its starts
         # would have more to apply each time.
         self._count(recovery.unsaved)
@@ -88,14 +90,22 @@ class Snapshotter:
         if self._due:
             self.begin()
 
+    def want(self) -> None:
+        """Begin a snapshot as soon as none is under way."""
+        self._wanted = True
+        if self._due:
+            self.begin()
+
     def installed(self, capture: Capture) -> None:
         """Give up the capture under way: another state, which is `capture`, replaces the engine's."""
         self._capture = None
+        self._wanted = False
         self._entries = self._bytes = 0
         self.saved = capture.index
 
     def begin(self) -> None:
         """Begin a snapshot of the present state."""
+        self._wanted = False
         self._entries = self._bytes = 0
         # The saved state may be after an entry that had nothing for the engine, and the log begins there.
         self._capture = self._engine.capture(self.saved)
@@ -135,7 +145,8 @@ class Snapshotter:
     def _due(self) -> bool:
         """There is much to apply again, and nothing is being captured."""
         settings = self._settings
-        if self._entries < settings.snapshot_entries and self._bytes < settings.snapshot_bytes:
+        short = self._entries < settings.snapshot_entries and self._bytes < settings.snapshot_bytes
+        if short and not self._wanted:
             return False
         # The engine may be captured by somebody else, too: for an incoming state.
         return self._capture is None and not self._engine.capturing

@@ -6,14 +6,14 @@ promise of the cluster is broken; `check` compares the states at the end.
 """
 
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
 import attrs
 
 from ...agents import Note
-from ...engine import Effects, Engine, EngineSettings, Reaction
+from ...engine import Effects, Engine, EngineSettings, Program, Reaction
 from ...hachannel import Message, Settings
 from ...hachannel.model.log import Log
 from ...server.node.factory import make_node
@@ -59,7 +59,7 @@ class Cluster:
 
     delay_s: range of the delay of a message. skew_s: largest error of a wall clock. on_effects: called with
     the id of a master and the effects that it acts on. witnesses: the replicas that hold no agents. time:
-    shared with other clusters; its own by default.
+    shared with other clusters; its own by default. programs: see `Cluster.programs`.
     """
 
     def __init__(
@@ -75,9 +75,12 @@ class Cluster:
         on_effects: Callable[[int, Effects], None] | None = None,
         witnesses: Collection[int] = (),
         time: VirtualTime | None = None,
+        programs: Mapping[int, Program] | None = None,
     ) -> None:
         self.seed = seed
         self.random = random.Random(seed)
+        self.programs: dict[int, Program] = dict(programs or {})
+        """By replica, the agent classes that its next start finds, in place of those of this process."""
         self.time = time or VirtualTime()
         self.current = -1
         """The replica whose code runs now, for agents that misbehave on one replica only."""
@@ -243,7 +246,12 @@ class Cluster:
         return [each for each in self.replicas.values() if each.id not in self._witnesses]
 
     def _node(self, id: int, incarnation: int) -> Node:
-        return self._make(id, incarnation)
+        return self._make(id, incarnation, engine=self._new_engine(id))
+
+    def _new_engine(self, id: int) -> Engine:
+        """Make the engine of a replica that starts, without agents."""
+        _, engine_settings, _ = self._settings
+        return Engine(0, {"s0": 0}, engine_settings, program=self.programs.get(id))
 
     def _make(
         self,
@@ -351,7 +359,11 @@ class Cluster:
             raise self.violation("one founding", f"the cluster was founded twice; {self.describe()}")
         self._begun = self._begun or replica.node.engine.birth > 0
         if out.failed:
-            raise self.violation("no failure", f"replica {replica.id} failed: {out.stopped}")
+            self.failed(replica, out.stopped)
+
+    def failed(self, replica: SimulatedReplica, sentence: str) -> None:
+        """Raise Violation: a replica has stopped in error. A subclass may override it."""
+        raise self.violation("no failure", f"replica {replica.id} failed: {sentence}")
 
     def _follow_role(self, replica: SimulatedReplica, role: RoleChange) -> None:
         """Start or stop the services of a replica."""

@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 
 from ...agents import AgentId
-from ...engine import AgentState, Capture, Engine, StagedPart
+from ...engine import AgentState, Capture, StagedPart
 from ...hachannel.journal.durable_log import DurableLog, Remembered
 from ...hachannel.model.log import Committed
 from ...hachannel.model.messages import PAYLOAD
@@ -101,7 +101,7 @@ class DurableCluster(Cluster):
     def _node(self, id: int, incarnation: int) -> Node:
         disk = self.disks[id]
         disk.coming = {}
-        engine = self._new_engine()
+        engine = self._new_engine(id)
         if disk.header:
             engine.load(disk.header, disk.agents.values())
         base = disk.remembered.base.at
@@ -118,11 +118,6 @@ class DurableCluster(Cluster):
         self._logs[id] = log = disk.log()
         return self._make(id, incarnation, log=log, engine=engine)
 
-    def _new_engine(self) -> Engine:
-        """Return an engine without agents."""
-        _, engine_settings, _ = self._settings
-        return Engine(0, {"s0": 0}, engine_settings)
-
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         for taken in out.staged:
             self._write(replica, Staging((), taken=taken))
@@ -131,16 +126,23 @@ class DurableCluster(Cluster):
             saved = installed.index if installed is not None else 0
             self._write(replica, Write(out.persist, out.token, installed, saved))
             self._snapshot(replica)
+        if out.switched:
+            self.save(replica.id)
         super()._act(replica, out)
+
+    def save(self, id: int) -> None:
+        """Save the state of a replica now, as far as the disk is fast enough."""
+        engine = self.replicas[id].node.engine
+        capture = engine.capture(self.disks[id].saved)
+        capture.step()
+        trim = min(self._logs[id].base.at, capture.index)
+        self._write(self.replicas[id], Write([Committed(capture.index)], 0, capture, capture.index, trim))
 
     def _snapshot(self, replica: SimulatedReplica) -> None:
         """Save the state of the engine at random times."""
         engine, disk = replica.node.engine, self.disks[replica.id]
         if engine.applied - disk.saved >= self._snapshot_entries and self.random.random() < 0.2:
-            capture = engine.capture()
-            capture.step()
-            trim = min(self._logs[replica.id].base.at, capture.index)
-            self._write(replica, Write([Committed(capture.index)], 0, capture, capture.index, trim))
+            self.save(replica.id)
 
     def _write(self, replica: SimulatedReplica, write: Write[Capture]) -> None:
         disk = self.disks[replica.id]

@@ -149,10 +149,11 @@ class ServedCluster(DurableCluster):
 
     # The parts of the simulation
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self, id: int) -> Engine:
         config, server = self.config, self.server
         routes = config.routes(server.id)
-        engine = _RecordedEngine(server.id, config.names, self._settings[1], self._load, routes)
+        program = self.programs.get(id)
+        engine = _RecordedEngine(server.id, config.names, self._settings[1], self._load, routes, program)
         engine.entries = self.entries
         if self._guard is not None:
             engine.current = self._guard.reaction_of()

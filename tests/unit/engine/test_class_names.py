@@ -11,8 +11,8 @@ from quorate import AgentError
 from quorate.agents import Create, factory
 from quorate.agents.agent import _named
 from quorate.agents.notification import _known
-from quorate.engine import AgentState, Engine, import_modules, load_class
-from quorate.engine.class_loading import stored_class
+from quorate.engine import AgentState, Engine, import_modules
+from quorate.engine.class_loading import Program, stored_class
 from quorate.testing import Harness
 
 BANK = """
@@ -110,11 +110,11 @@ def test_a_class_of_another_name_loads_a_stored_agent_only_if_it_says_so(
     stored(folder, "name='moved-test.account'")
     (folder / "moved_old_bank.py").write_text(BANK.format(now) + "# another size\n")
     if found:
-        spec = stored_class(load_class, "moved-test.account/1", "moved_old_bank:Account")
+        spec = stored_class(Program(), "moved-test.account/1", "moved_old_bank:Account")
         assert spec.name == "moved-test.account/2"
     else:
         with pytest.raises(AgentError, match=r"list also=\('moved-test.account/1',\)"):
-            stored_class(load_class, "moved-test.account/1", "moved_old_bank:Account")
+            stored_class(Program(), "moved-test.account/1", "moved_old_bank:Account")
 
 
 def test_a_module_that_cannot_be_imported_is_named() -> None:
