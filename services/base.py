@@ -171,6 +171,19 @@ class ServiceContext(Protocol):
         """
         ...
 
+    def receive(self, name: str, callback: Callable[[AgentId, Any], Any]) -> "Deferred[AgentId]":
+        """Receive what agents and clients send to `name`, which becomes the name of an agent: an inbox.
+
+        `callback` gets the sender and the notification (`Opaque` if this process does not know its type), one
+        after the other, in order. It may be ``async def`` or return a Deferred; the next one waits for that.
+        The notification that it returns is the answer; None is none. What it raises is logged, and answered
+        with an `ExceptionNotification`. The inbox is replicated and keeps each notification until it is
+        handled, so the next master's service gets it again, and each is answered at most once. More than
+        10,000 notifications, or 16 MiB, are refused to their senders.
+        The Deferred fires with the id of the inbox, or fails as that of `create` does.
+        """
+        ...
+
     def in_thread(self, function: Callable[..., Any], *args: Any) -> "Deferred[Any]":
         """Call a function that blocks in a thread of its own; the Deferred fires with what it returns.
 

@@ -1,7 +1,7 @@
 """The typed operations of a service's context, on the two primitives that carry encoded notifications."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,11 +14,13 @@ from ..agents.envelope import Note, ReplyTo, check_address
 from ..agents.ids import FIRST_FREE_STAMP, FIRST_SERVICE_STAMP, Address, AgentId, factory, outside
 from ..agents.names import check_importable
 from ..agents.notification import Notification, decode, encode
+from ..agents.service_inbox import InboxOpen, ServiceInbox
 from ..agents.state_types import with_sorted_sets
 from ..client.arguments import reply_types
 from ..client.frames import ServerNote
 from ..client.pending import outcome
-from .base import ASK_TIMEOUT_S, NO_STATE
+from .base import ASK_TIMEOUT_S, NO_STATE, EmissionCallback
+from .inbox_reader import InboxReader
 
 __all__ = ["ServiceContextBase"]
 
@@ -98,6 +100,31 @@ class ServiceContextBase:
         except Exception as error:
             return fail(error)
         return answer.addCallback(_created)
+
+    def receive(self, name: str, callback: Callable[..., Any]) -> "Deferred[AgentId]":
+        """Receive what is sent to a name: see `ServiceContext.receive`."""
+        topic = f"quorate.inbox/{name}"
+        state = msgspec.msgpack.encode({"topic": topic})
+        location = agent_spec(ServiceInbox).location
+        create = Create(class_name=location, name=_checked_name(name), state=state, once=True)
+        self.subscribe(topic, InboxReader(self, name, callback).emitted)
+        try:
+            answer = self.request(self._note(factory(self.server_id), create), ASK_TIMEOUT_S)
+        except Exception as error:
+            return fail(error)
+        return answer.addCallback(_created).addCallback(self._open_inbox)
+
+    def _open_inbox(self, inbox: AgentId) -> AgentId:
+        self.send(inbox, InboxOpen())
+        return inbox
+
+    @abstractmethod
+    def subscribe(self, topic: str, callback: EmissionCallback) -> None:
+        """Implement `ServiceContext.subscribe`."""
+
+    @abstractmethod
+    def log(self, line: str) -> None:
+        """Implement `ServiceContext.log`."""
 
     def _reserved_id(self, stamp: int | None) -> AgentId | None:
         if stamp is None:
