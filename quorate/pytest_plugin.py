@@ -62,6 +62,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         many = int(config.getini("quorate_seeds"))
         if marker is not None:
             many = int(marker.kwargs.get("seeds", many))
+    if many < 1:
+        raise pytest.UsageError(f"a test runs under {many} seeds; give a number of 1 or more")
     if one is None and many > 1:
         metafunc.parametrize("quorate_seed", range(many), ids=[f"seed{seed}" for seed in range(many)])
 

@@ -35,7 +35,7 @@ from .role_hooks import RoleHooks
 from .trace import TraceLives
 from .watchdog import Watchdog
 
-__all__ = ["Replica", "ReplicaFailed", "StartError"]
+__all__ = ["Replica", "ReplicaFailed", "StartError", "role_of"]
 
 LEAVE_TIMEOUT_S = 6.0
 RETIRE_TIMEOUT_S = STOP_TIMEOUT_S + 2.0
@@ -153,14 +153,14 @@ class Replica:
     def _settled(self) -> None:
         self.master.resume()
         if self.hooks.any:
-            self.hooks.follow(_role(self.node))
+            self.hooks.follow(role_of(self.node))
         if self._left is not None and self.node.retired:
             self._node_ended("stopped", False)
 
     def _follow_role(self, role: RoleChange) -> None:
         if not role.master:
             if self.hooks.any:
-                self.hooks.follow(_role(self.node, serving=False))
+                self.hooks.follow(role_of(self.node, serving=False))
             self.context.log(f"this replica is master no longer: {role.reason}")
             node = self.node
             self.master.stop(role.reason).addBoth(lambda _: self._services_stopped(node))
@@ -283,7 +283,7 @@ class Replica:
         return self.master.networks.master_in(None)
 
 
-def _role(node: Node, *, serving: bool | None = None) -> Role:
+def role_of(node: Node, *, serving: bool | None = None) -> Role:
     """Return the role of a replica for its services. `serving`: whether it serves, if not as `node` says."""
     if node.serving if serving is None else serving:
         return Role.MASTER

@@ -14,7 +14,10 @@ from ...server.network.addresses import Addresses
 from ...server.network.hello import NETWORK
 from ...server.network.listener import Listener
 from ...server.node.node import Node
+from ...server.replica.replica import role_of
+from ...server.replica.role_hooks import RoleHooks
 from ...server.settings import ReplicaSettings
+from ...services.base import Role
 from .memory_network import MemoryNet
 
 __all__ = ["ReplicaMachine"]
@@ -60,6 +63,9 @@ class ReplicaMachine:
             clock=reactor.seconds,
         )
         self.master = MasterSide(self.context, self, Addresses(server, declared), jitter)
+        self._hooks = RoleHooks(self.context)
+        self._hooks.open()
+        self._hooks.follow(Role.JOINING)
         handlers = {NETWORK: self.master.networks.incoming}
         for network in declared.networks:
             count = self.context.metrics.count
@@ -73,6 +79,12 @@ class ReplicaMachine:
     def flush_soon(self) -> None:
         """Submit, after the present call, what was posted to the node."""
         self._flush()
+
+    def settled(self) -> None:
+        """Let services and networks that wait go on, and tell the services the role of the replica."""
+        self.master.resume()
+        if self._hooks.any:
+            self._hooks.follow(role_of(self.node))
 
     def carry_out(self, effects: Effects) -> None:
         """Act on the effects of a committed entry, as master."""

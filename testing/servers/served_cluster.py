@@ -195,7 +195,7 @@ class ServedCluster(DurableCluster):
             held.append(later)
             return
         super()._do(replica, call, *args)
-        self.machines[replica.id].master.resume()
+        self.machines[replica.id].settled()
         applied = replica.node.engine.applied
         if self._applied[replica.id] != applied:
             self._applied[replica.id] = applied

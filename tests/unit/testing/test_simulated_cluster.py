@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from typing import ClassVar
 
 import attrs
 import pytest
@@ -16,6 +17,8 @@ from quorate import (
     UnknownAgentError,
     reacts,
 )
+from quorate.agents import Note, encode, outside
+from quorate.services.base import ReplicaInfo, RoleCallback, Service, ServiceContext
 from quorate.testing import NondeterministicReaction, ReplicaView, SimulatedCluster, Violation
 
 calls = itertools.count()
@@ -86,6 +89,28 @@ class Account(Agent):
         self.balance += next(calls) if note.how == "counter" else int(time.time())
 
 
+class Payer(Service):
+    """Pays one to alice each second, while its replica is master, and notes the roles of all replicas."""
+
+    roles: ClassVar[list[tuple[int, str]]] = []
+
+    @classmethod
+    def on_replica(cls, replica: ReplicaInfo) -> RoleCallback:
+        return lambda role: cls.roles.append((replica.replica, str(role)))
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:
+        self.ctx = ctx
+        self.call = ctx.reactor.callLater(1.0, self.pay)
+
+    def pay(self) -> None:
+        note = Deposit(1)
+        self.ctx.post([Note("alice", outside(self.ctx.server_id), note.type_name, encode(note))])
+        self.call = self.ctx.reactor.callLater(1.0, self.pay)
+
+    def stop(self) -> None:
+        self.call.cancel()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_every_deposit_counts_once_under_random_faults(seed: int) -> None:
     with SimulatedCluster(seed=seed) as cluster:
@@ -123,6 +148,21 @@ def test_a_run_is_repeated_by_its_seed() -> None:
 
     assert run(5) == run(5)
     assert run(5) != run(6)
+
+
+def test_a_service_goes_on_at_the_next_master_and_learns_the_roles_of_replicas() -> None:
+    Payer.roles.clear()
+    with SimulatedCluster(seed=8, services=[Payer]) as cluster:
+        alice = cluster.create(Account, name="alice")
+        cluster.run(10)
+        first = cluster.kill_master()
+        cluster.run(10)
+        paid = cluster.state(alice)
+        assert isinstance(paid, Account)
+        assert 15 <= paid.balance <= 20
+        masters = [replica for replica, role in Payer.roles if role == "master"]
+        assert masters[0] == first
+        assert len(set(masters)) == 2
 
 
 def test_servers_send_each_other_everything_while_they_fail() -> None:
