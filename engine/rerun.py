@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from ..agents import AgentId, AgentSpec, Note
+from ..agents import AgentError, AgentId, AgentSpec, Note, agent_spec
 from .cell import Cell, upgraded
 from .class_loading import Program, load_class, stored_class
 from .recursion import FixedDepth
@@ -35,7 +35,8 @@ class Rerun:
         numbers only are known. Raises AgentError if the class cannot be loaded, ValueError if the state does
         not fit it.
         """
-        spec = stored_class(Program(load), cls, location)
+        self._program = Program(load)
+        spec = stored_class(self._program, cls, location)
         if cls in spec.former:
             state = upgraded(spec, cls, state)
         self._cell = Cell.create(agent, name or None, spec, state)
@@ -55,6 +56,27 @@ class Rerun:
             context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
         self.deleted = context.outcome is not None and context.outcome.deleted
         return outputs
+
+    def become(self, cls: str) -> None:
+        """Go on as the version of the class to which the server has switched, with its upgrades.
+
+        `cls` is the name of that class. Does nothing if the agent has it already. Raises AgentError if this
+        process does not have it, ValueError if the state cannot be upgraded.
+        """
+        former = self._cell.spec
+        if cls in former.names:
+            return
+        found = self._program.named(cls)
+        if found is None:
+            raise AgentError(
+                f"from some entry on it is a {cls}, which is not imported here; let the module of "
+                f"{former.location} import that class for the replay"
+            )
+        spec = agent_spec(found)
+        state = self._cell.state()
+        if former.name in spec.former:
+            state = upgraded(spec, former.name, state)
+        self._cell.replace(spec, state, spec.load(state))
 
     def state(self) -> bytes:
         """Return the present state as a MessagePack map."""

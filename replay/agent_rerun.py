@@ -84,7 +84,10 @@ class AgentRerun:
             )
         self._first = self._first or record.position
         self._last = record.position
+        switched = self._cls != record.cls and record.kind == "react"
         self._cls = record.cls
+        if switched and self._rerun is not None and not self._skipped:
+            self._switch(self._rerun, record)
         if record.kind == "create":
             self._create(record)
         elif record.kind == "delete":
@@ -104,6 +107,13 @@ class AgentRerun:
             self._skipped = f"the row of its creation cannot be read: {error}"
         except ValueError as error:
             self._skipped = f"the state it was created with does not fit its class: {error}"
+
+    def _switch(self, rerun: Rerun, record: Record) -> None:
+        """Upgrade the agent, as the server did when it switched to a later version of its class."""
+        try:
+            rerun.become(record.cls)
+        except (AgentError, ValueError) as error:
+            self._skipped = f"at {record.position}: {error}"
 
     def _react(self, record: Record) -> None:
         if self._rerun is None:

@@ -6,11 +6,11 @@ import attrs
 import msgspec
 import pytest
 
-from quorate import Agent, Context, Notification, reacts
+from quorate import Agent, Context, Notification, reacts, upgrades
 from quorate.agents import Create, Note, agent_spec, connection_manager, factory, outside
 from quorate.agents.manager import ConnectionManagerAgent, Open, Opened
 from quorate.agents.proxy import CLIENT_INPUT, ClientInput, ClientNote
-from quorate.engine import Effects, Rerun
+from quorate.engine import ClassVersions, Effects, Rerun
 from quorate.replay.agent_rerun import AgentRerun, Record
 from quorate.testing.harness import Harness
 
@@ -170,3 +170,43 @@ def test_an_interrupt_that_the_trace_does_not_know_ends_the_replay(monkeypatch: 
     monkeypatch.setattr(Rerun, "apply", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_again(SERVERS, "a@s1")
+
+
+@attrs.define
+class Once(Agent, name="rerun-test.counter", version=1):
+    count: int = 0
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        self.count += 1
+        ctx.send(ctx.sender, Go(str(self.count)))
+
+
+@attrs.define
+class Twice(Agent, name="rerun-test.counter", version=2):
+    total: int = 0
+
+    @staticmethod
+    @upgrades(from_version=1)
+    def as_total(values: dict[str, int]) -> dict[str, int]:
+        return {"total": values["count"] * 2}
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        self.total += 2
+        ctx.send(ctx.sender, Go(str(self.total)))
+
+
+def test_an_agent_is_upgraded_where_its_server_switched_to_a_later_class() -> None:
+    harness = Recording(0, SERVERS)
+    harness.deploy(Once, name="counter")
+    harness.send("counter", Go(""))
+    harness.apply(ClassVersions({"rerun-test.counter": 2}))
+    assert harness.send("counter", Go("")) == [Go("4")]
+    agent = AgentRerun("s0", "#0.0.1025", SERVERS)
+    for reaction in harness.trace:
+        if str(reaction.agent) == "#0.0.1025":
+            fields = {name: getattr(reaction, name) for name in Record.__struct_fields__}
+            agent.apply(Record(**{**fields, "agent": str(reaction.agent), "sender": str(reaction.sender)}))
+    result = agent.result()
+    assert (result["reactions"], result["skipped"], result["diverged"]) == (2, "", None)
