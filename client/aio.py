@@ -3,19 +3,20 @@
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast, overload
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from .aio_listener import ListenerTask
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_RECEIVED,
-    ConnectionBase,
+    AsyncIteration,
     new_driver,
     not_answered,
     timed_out,
@@ -23,8 +24,9 @@ from .connection_base import (
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
+from .listener import EndCallback
 from .local.port import port_of
-from .pending import Received, ReplyTypes
+from .pending import Received, ReplyTypes, received
 from .time_limits import time_limit
 from .url import Endpoint
 
@@ -148,7 +150,7 @@ class AsyncioPort:
             transport.write(data)
 
 
-class AsyncConnection(ConnectionBase):
+class AsyncConnection(AsyncIteration):
     """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it.
 
     `ConnectionBase` describes what all its operations have in common: time limits and errors.
@@ -160,6 +162,7 @@ class AsyncConnection(ConnectionBase):
         self._scheduled = False
         self._queued_bytes = 0
         self._room: asyncio.Event = asyncio.Event()
+        self._listener: ListenerTask | None = None
         self._pending.on_acknowledged = self._make_room
         self._pending.on_ended = self._make_room
 
@@ -231,16 +234,53 @@ class AsyncConnection(ConnectionBase):
     async def receive(self, *, timeout: float | None = None) -> Received:
         """Return the next notification that answers no request."""
         time_limit(timeout)
+        self._check_no_listener()
         waiter = self._loop.create_future()
-        self._driver.receive(waiter)
+        self._pending.hold(waiter, 1)
         try:
             async with _limit(timeout, NOTHING_RECEIVED):
-                return cast("Received", await waiter)
-        finally:
+                held = await waiter
+        except BaseException:
             self._pending.cancel_receive(waiter)
+            if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+                # It came in the same turn of the loop in which the wait ended.
+                self._pending.put_back(waiter.result())
+            raise
+        self._driver.release(held)
+        return received(held[0])
+
+    def listen(
+        self, callback: Callable[[Received], Awaitable[object] | None], ended: EndCallback | None = None
+    ) -> None:
+        """Call `callback` with each notification that answers no request, and with those that wait already.
+
+        It is a function or a coroutine function, runs in the loop, gets one notification at a time, in order,
+        and may use the connection. The server sends no more than the inbox holds until it is done. If it
+        raises, the exception is logged to the logger ``quorate.client`` and the next notification follows.
+        `ended` is called once when the connection has ended: with None if this program has closed it, else
+        with the error. Not after `stop_listening`.
+        Raises TypeError for what cannot be called, RuntimeError if there is a listener or no inbox.
+        """
+        self._begin_listening(callback, ended)
+        self._listener = ListenerTask(self._driver, callback, ended)
+
+    async def stop_listening(self, *, timeout: float | None = None) -> None:
+        """Stop to call the listener, and wait until its present call is done.
+
+        Further notifications wait for ``receive`` or the next listener. Called by the listener itself, it
+        does not wait. Raises RequestTimeout if the call takes longer than `timeout` seconds.
+        """
+        limit_s = time_limit(timeout)
+        if self._listener is not None:
+            async with _limit(limit_s, "the listener has not returned"):
+                await self._listener.stop()
+            self._listener, self._listens = None, False
 
     async def close(self, *, timeout: float | None = 5.0) -> None:
-        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing.
+
+        A listener gets no more notifications, and has `timeout` seconds to return from its present call.
+        """
         time_limit(timeout)
         if not self._pending.ended and timeout != 0:
             with contextlib.suppress(QuorateClientError):
@@ -249,6 +289,8 @@ class AsyncConnection(ConnectionBase):
         waiter = self._loop.create_future()
         self._pending.expect_end(waiter)
         await waiter
+        if self._listener is not None:
+            await self._listener.join(timeout)
 
     async def __aenter__(self) -> "AsyncConnection":
         return self

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
@@ -20,6 +20,7 @@ from ..agents.ids import AgentId
 from ..agents.notification import Notification
 from .aio import AsyncioPort
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
+from .blocking_listener import ListenerThread
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
@@ -33,6 +34,7 @@ from .driver import Driver
 from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
 from .frames import note_size
+from .listener import EndCallback
 from .local.port import port_of
 from .local.session import LocalSession
 from .pending import Received, ReplyTypes
@@ -93,6 +95,7 @@ class Connection(ConnectionBase):
         self._submitted_bytes = 0
         self._ended = False
         self._stopped = False
+        self._listener: ListenerThread | None = None
         self._pending.on_acknowledged = self._acknowledged
         self._pending.on_ended = self._end
 
@@ -178,6 +181,7 @@ class Connection(ConnectionBase):
     def receive(self, timeout: float | None = None) -> Received:
         """Return the next notification that answers no request."""
         limit = self._limit(timeout)
+        self._check_no_listener()
         note: Future[Received] = Future()
         self._call(lambda: self._driver.receive(note), note)
         try:
@@ -192,8 +196,48 @@ class Connection(ConnectionBase):
                 return note.result()
             raise
 
+    def listen(self, callback: Callable[[Received], object], ended: EndCallback | None = None) -> None:
+        """Call `callback` with each notification that answers no request, and with those that wait already.
+
+        It is called in a thread of its own, with one notification at a time, in order, and may use the
+        connection. The server sends no more than the inbox holds until it has returned. If it raises, the
+        exception is logged to the logger ``quorate.client`` and the next notification follows.
+        `ended` is called once, in the same thread, when the connection has ended: with None if this program
+        has closed it, else with the error. Not after `stop_listening`.
+        Raises TypeError for what cannot be called, RuntimeError if there is a listener or no inbox.
+        """
+        self._begin_listening(callback, ended)
+        self._listener = ListenerThread(self._driver, self._call, callback, ended)
+
+    def stop_listening(self, timeout: float | None = None) -> None:
+        """Stop to call the listener, and wait until its present call has returned.
+
+        Further notifications wait for ``receive`` or the next listener. Called by the listener itself, it
+        does not wait. Raises RequestTimeout if the call takes longer than `timeout` seconds.
+        """
+        limit_s = time_limit(timeout)
+        listener = self._listener
+        if listener is not None:
+            if not listener.stop(limit_s):
+                raise timed_out("the listener has not returned", limit_s)
+            self._listener, self._listens = None, False
+
+    def __iter__(self) -> Iterator[Received]:
+        """Return notifications that answer no request, until this program closes the connection."""
+        while True:
+            try:
+                note = self.receive()
+            except ConnectionClosed:
+                if self._pending.closed_in_order:
+                    return
+                raise
+            yield note
+
     def close(self, timeout: float | None = 5.0) -> None:
-        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing.
+
+        A listener gets no more notifications, and has `timeout` seconds to return from its present call.
+        """
         time_limit(timeout)
         self._check_thread()
         if not self._ended and timeout != 0:
@@ -209,6 +253,8 @@ class Connection(ConnectionBase):
         self._call(finish, ended)
         with contextlib.suppress(QuorateClientError):
             ended.result()
+        if self._listener is not None:
+            self._listener.join(timeout)
         self._stop()
 
     def __enter__(self) -> Self:
@@ -224,6 +270,7 @@ class Connection(ConnectionBase):
         # A thread that does not exist in this process may hold the lock.
         self._room = threading.Condition()
         self._commands.clear()
+        self._listener = None
         self._ended = self._stopped = True
 
     # In the callers' threads.

@@ -2,7 +2,8 @@
 
 import os
 import random
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, Self
 from weakref import WeakSet
 
 import attrs
@@ -12,9 +13,10 @@ from .arguments import SendArguments, credential
 from .driver import Driver
 from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
+from .listener import check_callback
 from .local.registry import is_local, url_server
 from .local.session import LocalSession
-from .pending import PendingRequests
+from .pending import PendingRequests, Received
 from .session import Session
 from .time_limits import LEAST_S, MAX_SECONDS, seconds, time_limit
 from .url import parse_url
@@ -23,6 +25,7 @@ __all__ = [
     "NOTHING_RECEIVED",
     "NOT_ACKNOWLEDGED",
     "NOT_ALL_ACKNOWLEDGED",
+    "AsyncIteration",
     "ConnectionBase",
     "new_driver",
     "not_answered",
@@ -92,7 +95,11 @@ class ConnectionBase:
     - ``flush`` is complete when the cluster has everything that was sent so far.
     - ``request`` sends a notification and returns the agent's answer. `reply` is the class, or a tuple of
       classes, that the answer may have; without it, any class that this process has defined.
-    - ``receive`` returns the next notification that answers no request.
+    - ``receive`` returns the next notification that answers no request. Iterating over the connection
+      (``async for`` in asyncio and Twisted) returns one after the other, and ends when the connection is
+      closed by this program; it raises what else ends the connection.
+    - ``listen`` has a callback called with each notification that answers no request, one at a time and in
+      order; ``stop_listening`` ends that. Meanwhile ``receive`` and iterations raise RuntimeError.
     - ``close`` flushes, for at most `timeout` seconds, and closes for good.
 
     All take a `timeout` in seconds and raise `RequestTimeout` after it; the notification may still arrive.
@@ -111,6 +118,7 @@ class ConnectionBase:
         self._pending = driver.pending
         self._request_timeout_s = time_limit(request_timeout_s, "request_timeout")
         self._requests = 0
+        self._listens = False
 
     @property
     def id(self) -> str:
@@ -146,6 +154,25 @@ class ConnectionBase:
         """Return the seconds that a request may take; None for no limit. Raises as `time_limit` does."""
         return self._request_timeout_s if timeout is None else time_limit(timeout)
 
+    def _check_no_listener(self) -> None:
+        """Raise RuntimeError if the connection has a listener."""
+        if self._listens and not self._pending.ended:
+            raise RuntimeError(
+                "the connection has a listener, which gets all notifications; call stop_listening before"
+            )
+
+    def _begin_listening(self, callback: object, ended: object) -> None:
+        """Check what the program gives to ``listen``. Raises TypeError, RuntimeError or ConnectionClosed."""
+        check_callback(callback, ended)
+        self._check_no_listener()
+        if not self._session.settings.inbox_notes:
+            raise RuntimeError(
+                "the inbox of the connection is switched off: leave out inbox_notes=0 in its settings"
+            )
+        if self._pending.ended:
+            raise self._pending.reason()
+        self._listens = True
+
     def _next_request(self) -> int:
         """Return the number of a new request."""
         self._requests += 1
@@ -161,6 +188,25 @@ class ConnectionBase:
         """Return whether the cluster has everything that was queued, and the connection has not ended."""
         box = self._session.outbox
         return box.acked >= box.last_seq and not self._pending.ended
+
+
+class AsyncIteration(ConnectionBase):
+    """``async for`` over the notifications that answer no request."""
+
+    def receive(self, *, timeout: float | None = None) -> Awaitable[Received]:
+        """Return the next notification that answers no request."""
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Received:
+        try:
+            return await self.receive()
+        except ConnectionClosed:
+            if self._pending.closed_in_order:
+                raise StopAsyncIteration from None
+            raise
 
 
 _connections: "WeakSet[ConnectionBase]" = WeakSet()

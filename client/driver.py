@@ -1,9 +1,11 @@
 """The driver of a session, over a transport of any event loop."""
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from .errors import QuorateClientError
 from .events import Connect, Disconnect
+from .frames import ServerNote
 from .pending import PendingRequests, Waiter
 from .session import Session
 from .url import Endpoint
@@ -118,6 +120,13 @@ class Driver:
     def receive(self, waiter: Waiter) -> None:
         """Complete the waiter with the next notification of the inbox, and tell the server of the room."""
         self.pending.expect_notification(waiter)
+        if self.session.inbox_window.due:
+            self.step()
+
+    def release(self, notes: Sequence[ServerNote]) -> None:
+        """Count held notifications as processed, and tell the server of the room."""
+        for note in notes:
+            self.pending.on_received(note)
         if self.session.inbox_window.due:
             self.step()
 

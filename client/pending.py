@@ -1,8 +1,8 @@
 """Pending requests of a connection: acknowledgements and replies matched with their waiters. No I/O."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, cast
 
 import attrs
 
@@ -21,7 +21,7 @@ from .errors import (
 from .events import Acknowledged, Delivered, Ended, Event, Opened
 from .frames import ServerNote
 
-__all__ = ["INBOX_LIMIT", "PendingRequests", "Received", "ReplyTypes", "Waiter", "outcome"]
+__all__ = ["INBOX_LIMIT", "PendingRequests", "Received", "ReplyTypes", "Waiter", "outcome", "received"]
 
 INBOX_LIMIT: Final = 65536
 """Notifications kept for ``receive``."""
@@ -109,12 +109,18 @@ class PendingRequests:
         self._opening: list[Waiter] = []
         self._acks: deque[tuple[int, Waiter]] = deque()
         self._replies: dict[int, tuple[Waiter, ReplyTypes]] = {}
-        self._receivers: deque[Waiter] = deque()
+        self._receivers: deque[tuple[Waiter, int]] = deque()
+        """Waiters for notifications, each with the limit of `hold`; 0: one notification that is not held."""
         self._ending: list[Waiter] = []
         self.on_received: Callable[[ServerNote], None] = _ignore
         """Called with each notification that a receiver gets."""
         self.on_acknowledged: Callable[[int], None] = _ignore
         self.on_ended: Callable[[QuorateClientError], None] = _ignore
+
+    @property
+    def closed_in_order(self) -> bool:
+        """Whether the program itself has closed the connection."""
+        return self.ended and self.error is None
 
     def expect_open(self, waiter: Waiter) -> None:
         """Complete the waiter with the identifier of the connection when it is open."""
@@ -142,7 +148,25 @@ class PendingRequests:
             self.on_received(note)
             waiter.set_result(received(note))
         elif not self._refuse(waiter):
-            self._receivers.append(waiter)
+            self._receivers.append((waiter, 0))
+
+    def hold(self, waiter: Waiter, limit: int) -> None:
+        """Complete the waiter with the next 1 to `limit` notifications, as a list, undecoded.
+
+        They still take room in the inbox: call `on_received` with each once it is processed, or `put_back`.
+        """
+        if self.inbox:
+            count = min(limit, len(self.inbox))
+            held = [self.inbox.popleft() for _ in range(count)]
+            self._inbox_plain -= sum(not note.request for note in held)
+            waiter.set_result(held)
+        elif not self._refuse(waiter):
+            self._receivers.append((waiter, limit))
+
+    def put_back(self, held: Sequence[ServerNote]) -> None:
+        """Put notifications from `hold` back, in front of the inbox."""
+        self.inbox.extendleft(reversed(held))
+        self._inbox_plain += sum(not note.request for note in held)
 
     def expect_end(self, waiter: Waiter) -> None:
         """Complete the waiter with None when the session has ended, in whatever way."""
@@ -157,8 +181,10 @@ class PendingRequests:
 
     def cancel_receive(self, waiter: Waiter) -> None:
         """Remove a waiter for the next notification."""
-        if waiter in self._receivers:
-            self._receivers.remove(waiter)
+        for entry in self._receivers:
+            if entry[0] is waiter:
+                self._receivers.remove(entry)
+                return
 
     def handle(self, event: Event) -> None:
         """Process an event of the session."""
@@ -192,7 +218,7 @@ class PendingRequests:
         self._acks.clear()
         self._replies.clear()
         for waiters in (self._opening, self._receivers, self._ending):
-            waiters.clear()
+            cast("list[Any]", waiters).clear()
 
     def _deliver(self, note: ServerNote) -> None:
         expected = self._replies.pop(note.request, None) if note.request else None
@@ -204,11 +230,15 @@ class PendingRequests:
                 waiter.set_exception(error)
             return
         while self._receivers:
-            waiter = self._receivers.popleft()
-            if not waiter.done():
+            waiter, limit = self._receivers.popleft()
+            if waiter.done():
+                continue
+            if limit:
+                waiter.set_result([note])
+            else:
                 self.on_received(note)
                 waiter.set_result(received(note))
-                return
+            return
         self._keep(note)
 
     def _keep(self, note: ServerNote) -> None:
@@ -235,12 +265,15 @@ class PendingRequests:
     def _end(self, error: QuorateClientError | None) -> None:
         self.ended = True
         self.error = error
+        if error is None:
+            # The program has closed the connection: it receives nothing more.
+            self.inbox.clear()
         reason = self.reason()
         waiting = [
             *self._opening,
             *(waiter for _, waiter in self._acks),
             *(waiter for waiter, _ in self._replies.values()),
-            *self._receivers,
+            *(waiter for waiter, _ in self._receivers),
         ]
         for queue in (self._opening, self._acks, self._replies, self._receivers):
             queue.clear()

@@ -1,5 +1,6 @@
 """The Twisted client: ``connection = yield tconnect(reactor, url, ...)``, with Deferreds."""
 
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -16,7 +17,7 @@ from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_RECEIVED,
-    ConnectionBase,
+    AsyncIteration,
     new_driver,
     not_answered,
     timed_out,
@@ -24,9 +25,11 @@ from .connection_base import (
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
+from .listener import EndCallback
 from .local.port import port_of
 from .pending import Received, ReplyTypes
 from .time_limits import time_limit
+from .twisted_listener import ReactorListener
 from .url import Endpoint
 
 __all__ = ["TwistedConnection", "tconnect"]
@@ -218,7 +221,7 @@ class TwistedPort:
             self._link.write(data)
 
 
-class TwistedConnection(ConnectionBase):
+class TwistedConnection(AsyncIteration):
     """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread.
 
     `ConnectionBase` describes what all its operations have in common: time limits and errors. The errors come
@@ -230,6 +233,7 @@ class TwistedConnection(ConnectionBase):
         self._reactor = reactor
         self._scheduled = False
         self._room: list[_Waiter[None]] = []
+        self._listener: ReactorListener | None = None
         self._pending.on_acknowledged = self._make_room
         self._pending.on_ended = self._make_room
 
@@ -311,8 +315,9 @@ class TwistedConnection(ConnectionBase):
     def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
         """Return a Deferred that fires with the next notification that answers no request."""
         try:
+            self._check_no_listener()
             waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_RECEIVED)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RuntimeError) as error:
             return fail(error)
         self._driver.receive(waiter)
 
@@ -322,8 +327,46 @@ class TwistedConnection(ConnectionBase):
 
         return waiter.deferred.addBoth(over)
 
+    def listen(self, callback: Callable[[Received], object], ended: EndCallback | None = None) -> None:
+        """Call `callback` with each notification that answers no request, and with those that wait already.
+
+        It may return a Deferred or be a coroutine function, runs in the reactor's thread, gets one
+        notification at a time, in order, and may use the connection. The server sends no more than the inbox
+        holds until it is done. If it fails, the exception is logged to the logger ``quorate.client`` and the
+        next notification follows.
+        `ended` is called once when the connection has ended: with None if this program has closed it, else
+        with the error. Not after `stop_listening`.
+        Raises TypeError for what cannot be called, RuntimeError if there is a listener or no inbox.
+        """
+        self._begin_listening(callback, ended)
+        self._listener = ReactorListener(self._reactor, self._driver, callback, ended)
+
+    def stop_listening(self, *, timeout: float | None = None) -> "Deferred[None]":
+        """Stop to call the listener. The Deferred fires when its present call is done.
+
+        Further notifications wait for ``receive`` or the next listener. Called by the listener itself, it
+        does not wait. The Deferred fails with RequestTimeout if the call takes longer than `timeout` seconds.
+        """
+        try:
+            waiter = self._wait(timeout, "the listener has not returned")
+        except (TypeError, ValueError) as error:
+            return fail(error)
+
+        def stopped(result: None) -> None:
+            self._listener, self._listens = None, False
+            return result
+
+        if self._listener is None:
+            waiter.set_result(None)
+            return waiter.deferred
+        self._listener.stop().addCallback(waiter.set_result)
+        return waiter.deferred.addCallback(stopped)
+
     def close(self, *, timeout: float | None = 5.0) -> "Deferred[None]":
-        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing.
+
+        A listener gets no more notifications; its present call may go on.
+        """
         try:
             time_limit(timeout)
         except (TypeError, ValueError) as error:

@@ -81,6 +81,7 @@ HOMES = {
         "server/",
         "services/",
         "client/twisted.py",
+        "client/twisted_listener.py",
         "testing/",
     ),
     "pyspark": ("replay/", "demo/spark.py"),
