@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
@@ -29,6 +29,11 @@ _MAX_SENT_BYTES: Final = 256 * 1024 * 1024
 """Bytes of all notifications of one reaction."""
 
 _MAX_DELAY_S: Final = 1e9
+_MAX_LINES: Final = 16
+"""Lines that a reaction may write to the log; further ones are only counted."""
+_MAX_LINE_CHARS: Final = 1000
+"""Characters of such a line; the rest is left out."""
+_NO_LINES: Final[Sequence[str]] = ()
 
 _NO_STATE: Final[Mapping[str, Any]] = {}
 
@@ -62,6 +67,8 @@ class Context:
         "_resolve",
         "_sent_bytes",
         "agent",
+        "dropped_lines",
+        "lines",
         "name",
         "now_ns",
         "outcome",
@@ -79,6 +86,10 @@ class Context:
     """The sender's number for this request; 0 if it is none."""
     now_ns: int
     """The time of this batch by the master's clock, in nanoseconds since 1970. It never goes back."""
+    lines: Sequence[str]
+    """For the engine: the texts given to `log`. They are no part of the outcome, which replicas compare."""
+    dropped_lines: int
+    """For the engine: the number of texts that were too many."""
     outcome: Outcome | None
     """For the engine: the requests of this reaction so far, None if there are none."""
 
@@ -107,6 +118,8 @@ class Context:
         # Index of the implicit answer among the sends, or _EXPLICIT.
         self._answer: int | None = None
         self.outcome = None
+        self.lines = _NO_LINES
+        self.dropped_lines = 0
 
     @property
     def now(self) -> float:
@@ -314,6 +327,21 @@ class Context:
             raise TypeError(f"{key!r} is not the key of an activity; give what `activity` returned")
         note = CancelActivity(key)
         self._post(activities(self.agent.host), note.type_name, encode(note))
+
+    def log(self, text: str) -> None:
+        """Write a line to the log of every replica, with the id, the name and the class of this agent.
+
+        It is written when the reaction has ended without an exception, and not when the reaction runs again,
+        as in a restart. It is no part of the state, the trace or what replicas compare. A reaction writes at
+        most 16 lines of 1000 characters, an agent 20 a second, all agents of a server 100: the rest is left
+        out, and a line says how much. Raises TypeError for anything but text.
+        """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"ctx.log takes text, not {type(text).__name__}; write ctx.log(str(value))")
+        if len(self.lines) < _MAX_LINES:
+            self.lines = [*self.lines, text[:_MAX_LINE_CHARS]]
+        else:
+            self.dropped_lines += 1
 
     def emit(self, topic: str, message: msgspec.Struct) -> None:
         """Emit a message to the services of the master. For built-in agents."""

@@ -13,7 +13,10 @@ __all__ = ["Effects"]
 
 @attrs.define
 class Effects:
-    """The outputs of one entry. Only the master carries them out, except `puts`, `trace` and `reports`."""
+    """The outputs of one entry.
+
+    Only the master carries them out, except `puts`, `trace`, `reports` and `agent_lines`.
+    """
 
     index: int
     emissions: list[tuple[str, AgentId, msgspec.Struct]] = attrs.field(factory=list)
@@ -44,6 +47,8 @@ class Effects:
     why."""
     reports: list[str] = attrs.field(factory=list)
     """Lines for the log."""
+    agent_lines: list[str] = attrs.field(factory=list[str])
+    """Lines for the log that agents wrote. A recovery drops them: they were written before."""
     suppressed: int = 0
     """Number of lines over the limit, which are left out."""
 

@@ -264,6 +264,10 @@ class Engine(EngineState):
             outcome = context.outcome
             sends = 0 if outcome is None else len(outcome.sends)
             self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp, saved=cell.just_saved)
+            if context.lines:
+                effects.agent_lines += self._agent_log.lines(
+                    cell, context.lines, context.dropped_lines, self.now_ns
+                )
             if outcome is not None:
                 self.next_stamp = context.next_stamp
                 self._carry_out(cell, outcome, effects)

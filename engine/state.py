@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
 from ..agents.lifecycle import AgentPage, ListAgents
+from .agent_log import AgentLog
 from .cell import AgentState, Cell
 from .class_loading import Program, load_class
 from .class_versions import UpgradePending, VersionTable
@@ -69,6 +70,7 @@ class EngineState:
         self._letters = DeadLetters()
         self._timer_rate = TimerRate(self.settings.max_timers_per_s)
         self._runaways = Runaways()
+        self._agent_log = AgentLog()
         self._bound = 0
         """The position that the present turn may reach."""
         self._released = 0

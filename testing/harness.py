@@ -74,6 +74,8 @@ class Harness:
         """The entries so far: index, time stamp in nanoseconds, payload."""
         self.reports: list[str] = []
         """The reports of the engine so far."""
+        self.agent_lines: list[str] = []
+        """The lines that agents wrote with ``ctx.log`` so far."""
 
     def _load(self, location: str) -> AgentSpec:
         return self._classes.get(location) or load_class(location)
@@ -97,6 +99,7 @@ class Harness:
             if self.guard is not None:
                 self.guard.end()
         self.reports.extend(effects.reports)
+        self.agent_lines.extend(effects.agent_lines)
         if self.guard is not None:
             self.guard.raise_findings()
         return effects

@@ -482,6 +482,7 @@ class Node:
         self._latest = effects.trace
         self.reactions += len(effects.trace)
         out.trace += effects.trace
+        out.lines += effects.agent_lines
         out.lines += effects.reports
         if effects.suppressed:
             out.lines.append(f"{effects.suppressed} more lines of entry {event.index} were left out")

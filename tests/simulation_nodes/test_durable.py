@@ -57,9 +57,18 @@ class Ledger(Agent):
         self.beats += 1
 
 
-def create(name: str) -> Note:
-    cls = f"{Ledger.__module__}:{Ledger.__qualname__}"
-    note = Create(cls, name, agent_spec(Ledger).save(Ledger()), None, name)
+@attrs.define
+class Talker(Agent):
+    """Writes to the log what it gets."""
+
+    @reacts
+    def entry(self, ctx: Context, note: Entry) -> None:
+        ctx.log(f"got {note.number}")
+
+
+def create(name: str, kind: type[Agent] = Ledger) -> Note:
+    cls = f"{kind.__module__}:{kind.__qualname__}"
+    note = Create(cls, name, agent_spec(kind).save(kind()), None, name)
     return Note(factory(0), outside(0), Create.type_name, encode(note))
 
 
@@ -154,6 +163,32 @@ def test_all_replicas_die_at_once_and_come_back_with_everything(seed: int) -> No
         run.settle()
         run.resume_load()
     run.finish()
+    assert cluster.recoveries
+
+
+def test_a_line_of_an_agent_is_in_the_log_of_every_replica_once_also_after_a_restart() -> None:
+    cluster = DurableCluster(1, 3)
+
+    def post(note: Note) -> None:
+        token = cluster.post([note])
+        cluster.run_until(lambda: token in cluster.committed and cluster.whole())
+
+    def counts(number: int) -> list[int]:
+        replicas = cluster.replicas.values()
+        return [sum(line.endswith(f": got {number}") for line in each.lines) for each in replicas]
+
+    cluster.run_until(lambda: cluster.master() is not None)
+    post(create("talker", Talker))
+    post(Note("talker", outside(0), Entry.type_name, encode(Entry(1)), 1))
+    assert counts(1) == [1, 1, 1]
+    cluster.run(1.0)  # until their disks know that it is committed
+    for id in cluster.replicas:
+        cluster.kill(id)
+    for id in cluster.replicas:
+        cluster.restart(id)
+    cluster.run_until(cluster.whole)
+    post(Note("talker", outside(0), Entry.type_name, encode(Entry(2)), 2))
+    assert (counts(1), counts(2)) == ([1, 1, 1], [1, 1, 1])
     assert cluster.recoveries
 
 
