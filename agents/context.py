@@ -154,14 +154,17 @@ class Context:
         payload = encode(notification)
         self._post(to, notification.type_name, payload)
 
-    def forward(self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0) -> None:
+    def forward(
+        self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0, *, checked: bool = False
+    ) -> None:
         """Send a notification that is encoded already, under the identity of this agent.
 
+        checked: for built-in agents: the master has checked the class of a `Create`.
         Raises TypeError or ValueError as `send` does.
         """
         if not isinstance(type, str) or not isinstance(payload, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError("a notification that is encoded has a type, text, and a payload, bytes")
-        self._post(to, type, payload, request)
+        self._post(to, type, payload, request, creating=checked)
 
     def _post(
         self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0, *, creating: bool = False
@@ -252,6 +255,13 @@ class Context:
     def _request_creation(self, spec: AgentSpec, name: str | None, state: bytes, identity: AgentId) -> None:
         create = Create(class_name=spec.location, name=name, state=state, id=identity, version=spec.version)
         self._post(factory(identity.host), create.type_name, encode(create), creating=True)
+
+    def factory(self, server: str | int | None = None) -> AgentId:
+        """Return the id of the factory agent of this server, or of another one by its name or id.
+
+        Raises ValueError if the server is unknown.
+        """
+        return factory(self.agent.host if server is None else self._resolve(server))
 
     def delete(self) -> None:
         """Delete this agent when the reaction has ended without an exception."""

@@ -4,6 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 __all__ = [
+    "FACTORY_ADDRESS",
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "FIRST_PAGE_STAMP",
@@ -27,6 +28,9 @@ FIRST_CONNECTION_STAMP: Final = 10**12
 
 FIRST_PAGE_STAMP: Final = 10**17
 """Stamps from this one on are those of pages, which hold what waits for a client."""
+
+FACTORY_ADDRESS: Final = "#factory"
+"""Address by which clients reach the factory agent of their server; that of another one: ``#factory@s1``."""
 
 _TEXT = re.compile(r"#(\d{1,5})\.(\d{1,5})\.(\d{1,18})", re.ASCII)
 

@@ -59,7 +59,7 @@ class ListAgents(Notification, name="quorate.list-agents"):
     class_name: str = ""
     """Only agents of the class with this name, or of this ``module:Class``; "" for all."""
     name: str = ""
-    """Only the agent of this name; with a ``*`` at the end, agents whose names begin so; "" for all.
+    """Only the agent of this name or id; with a ``*`` at the end, agents whose names begin so; "" for all.
 
     With a name the agents are ordered by name, otherwise by id."""
     after: str = ""

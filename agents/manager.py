@@ -40,6 +40,8 @@ class Open(Notification, name="quorate.connection.open"):
     max_connections: int
     local: bool = False
     """Whether the client runs in the process of the master: the connection ends with the mastership."""
+    administrator: bool = False
+    """Whether the user may create and administer agents."""
 
 
 @attrs.frozen
@@ -82,7 +84,12 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
         here = ctx.agent.host
         proxy = AgentId(here, here, FIRST_CONNECTION_STAMP + self.opened)
         self.opened += 1
-        ctx.create_at(proxy, ProxyAgent, {"user": note.user, "idle_timeout_s": note.idle_timeout_s})
+        state = {
+            "user": note.user,
+            "idle_timeout_s": note.idle_timeout_s,
+            "administrator": note.administrator,
+        }
+        ctx.create_at(proxy, ProxyAgent, state)
         (self.local if note.local else self.connections)[str(proxy)] = note.user
         ctx.send(proxy, MasterChanged())
         ctx.send(ctx.sender, Opened(proxy))

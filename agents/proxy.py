@@ -12,7 +12,7 @@ import msgspec
 
 from .activity import OUTCOME_TYPES
 from .agent import Agent, reacts
-from .builtin import FAILURES, ExceptionNotification, UnknownAgent
+from .builtin import FAILURES, Create, ExceptionNotification, UnknownAgent
 from .client_output import (
     MAX_OUTPUT_BYTES,
     MAX_OUTPUT_NOTES,
@@ -30,13 +30,23 @@ from .client_output import (
 )
 from .context import Context
 from .envelope import MAX_REQUEST, Opaque
-from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, outside
-from .notification import Notification, decode, encode
+from .ids import (
+    FACTORY_ADDRESS,
+    FIRST_CONNECTION_STAMP,
+    FIRST_FREE_STAMP,
+    AgentId,
+    connection_manager,
+    factory,
+    outside,
+)
+from .lifecycle import REMOTE_TYPES
+from .notification import UNREADABLE, Notification, decode, encode
 
 __all__ = [
     "CLIENT_INPUT",
     "CLIENT_TOPIC",
     "MAX_INPUT_NOTES",
+    "ClientDenied",
     "ClientEnd",
     "ClientInput",
     "ClientNote",
@@ -49,6 +59,7 @@ __all__ = [
     "Reopen",
     "ReopenRefused",
     "Reopened",
+    "decode_input",
 ]
 
 CLIENT_TOPIC: Final = "client"
@@ -104,12 +115,21 @@ class ClientEnd(msgspec.Struct, array_like=True, frozen=True):
     text: str
 
 
+class ClientDenied(msgspec.Struct, array_like=True, frozen=True):
+    """Emitted by a proxy for the log: its client has asked for something that its user may not do."""
+
+    user: str
+    text: str
+
+
 @attrs.frozen
 class Reopen(Notification, name="quorate.connection.reopen"):
     """Request of the service: the client has reconnected. Answered with `Reopened` or `ReopenRefused`."""
 
     user: str
     out_ack: int
+    administrator: bool = False
+    """Whether the user may create and administer agents."""
 
 
 @attrs.frozen
@@ -150,7 +170,7 @@ class ConnectionEnded(Notification, name="quorate.connection.ended"):
     """Notice of a proxy to the connection manager, when it deletes itself."""
 
 
-_decode_input = msgspec.msgpack.Decoder(ClientInput).decode
+decode_input = msgspec.msgpack.Decoder(ClientInput).decode
 _encode_page = msgspec.msgpack.Encoder().encode
 _decode_page = msgspec.msgpack.Decoder(list[ServerNote]).decode
 
@@ -161,6 +181,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     user: str
     idle_timeout_s: float = 60.0
+    administrator: bool = False
+    """Whether the user may create and administer agents, as of the last opening."""
     last_in: int = 0
     """Number of the last notification accepted from the client."""
     last_out: int = 0
@@ -182,7 +204,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def opaque(self, ctx: Context, note: Opaque) -> None:
         """Forward what the client sends, keep and emit what is for the client."""
         if note.type == CLIENT_INPUT and ctx.sender == outside(ctx.agent.host):
-            self._accept_input(ctx, _decode_input(note.payload))
+            self._accept_input(ctx, decode_input(note.payload))
         elif note.type == UnknownAgent.type_name and self._page_lost(ctx, note):
             self._send_waiting(ctx)
         else:
@@ -208,6 +230,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             ctx.send(ctx.sender, ReopenRefused())
             return
         self.last_heard_ns = ctx.now_ns
+        self.administrator = note.administrator
         self._acknowledge(note.out_ack)
         self._resume_waiting(ctx)
         ctx.send(
@@ -290,19 +313,35 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         A wrong address is answered with a failure: an exception would undo the whole input.
         """
         try:
-            to = AgentId.parse(note.to) if isinstance(note.to, str) and note.to.startswith("#") else note.to
-            refusal = "" if to == ctx.agent or not isinstance(to, AgentId) else _refusal(to)
+            to = _recipient(ctx, note.to)
+            refusal = self._refusal(ctx, to, note)
             if note.type in OUTCOME_TYPES:
                 refusal = "clients may not send outcomes of activities"
             if refusal:
                 refusing = to if isinstance(to, AgentId) else ctx.agent
                 failure: Notification = ExceptionNotification(refusing, note.type, "PermissionError", refusal)
             else:
-                ctx.forward(to, note.type, note.payload, note.request)
+                ctx.forward(to, note.type, note.payload, note.request, checked=self.administrator)
                 return
         except ValueError:
             failure = UnknownAgent(str(note.to), note.type)
         self._queue_output(ctx, ctx.agent, failure.type_name, encode(failure), note.request)
+
+    def _refusal(self, ctx: Context, to: AgentId | str, note: ClientNote) -> str:
+        """Return why a client may not send a notification to an agent; "" when it may."""
+        if not isinstance(to, AgentId) or to == ctx.agent:
+            return ""
+        if to != factory(to.host) or note.type not in REMOTE_TYPES:
+            return _refusal(to)
+        if not self.administrator:
+            ctx.emit(CLIENT_TOPIC, ClientDenied(self.user, f"{note.type} to {to}"))
+            return (
+                f"user {self.user} may not create or administer agents; the property administrators of the "
+                "server names the users who may"
+            )
+        if note.type == Create.type_name and _names_id(note.payload):
+            return "a client may not choose the id of an agent; leave it to the server"
+        return ""
 
     def _queue_output(self, ctx: Context, sender: AgentId, type: str, payload: bytes, request: int) -> None:
         if len(payload) > MAX_OUTPUT_BYTES:
@@ -437,6 +476,24 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         for page in self.flow.waiting.pages() if self.flow.waiting is not None else ():
             ctx.send(page_id(ctx.agent, page), DropPage())
         ctx.delete()
+
+
+def _recipient(ctx: Context, to: AgentId | str) -> AgentId | str:
+    """Return the address that a client has given, as an id unless it is a name. Raises ValueError."""
+    if not isinstance(to, str) or not to.startswith("#"):
+        return to
+    name, at, server = to.partition("@")
+    if name == FACTORY_ADDRESS:
+        return ctx.factory(server if at else None)
+    return AgentId.parse(to)
+
+
+def _names_id(payload: bytes) -> bool:
+    """Return whether a `Create` chooses the id of the agent. The factory refuses one that cannot be read."""
+    try:
+        return decode(Create, payload).id is not None
+    except UNREADABLE:
+        return False
 
 
 def _refusal(to: AgentId) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast, overload
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from .agent_operations import AsyncAgents
 from .aio_listener import ListenerTask
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
@@ -150,7 +151,7 @@ class AsyncioPort:
             transport.write(data)
 
 
-class AsyncConnection(AsyncIteration):
+class AsyncConnection(AsyncAgents, AsyncIteration):
     """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it.
 
     `ConnectionBase` describes what all its operations have in common: time limits and errors.

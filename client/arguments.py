@@ -3,7 +3,7 @@
 from typing import Final, cast
 
 from ..agents.envelope import ReplyTo, check_address
-from ..agents.ids import AgentId
+from ..agents.ids import FACTORY_ADDRESS, AgentId
 from ..agents.notification import Notification, encode
 from .pending import ReplyTypes
 
@@ -83,7 +83,7 @@ def _check_recipient(to: object, request: object) -> None:
     """Raise TypeError or ValueError, naming the argument, unless `to` may be the address of an agent."""
     try:
         check_address(to, request)
-        if isinstance(to, str) and to.startswith("#"):
+        if isinstance(to, str) and to.startswith("#") and to.partition("@")[0] != FACTORY_ADDRESS:
             AgentId.parse(to)
     except (TypeError, ValueError) as error:
         raise type(error)(f"to cannot be used: {error}; {_ADDRESSES}") from None

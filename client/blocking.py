@@ -7,10 +7,11 @@ the loop only if the queue was empty: with many small notifications the wake-up 
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
@@ -18,6 +19,7 @@ from typing import Any, Final, Self, TypeVar, cast, overload
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from .agent_operations import BlockingAgents
 from .aio import AsyncioPort
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .blocking_listener import ListenerThread
@@ -31,9 +33,10 @@ from .connection_base import (
     timed_out,
 )
 from .driver import Driver
-from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
+from .errors import ConnectionClosed, NotCreated, QuorateClientError, ReactionError, RequestTimeout
 from .events import SessionSettings
 from .frames import note_size
+from .lifecycle import Operation, failure
 from .listener import EndCallback
 from .local.port import port_of
 from .local.session import LocalSession
@@ -76,7 +79,7 @@ class _TimeLimit:
 _NO_LIMIT: Final = _TimeLimit(None)
 
 
-class Connection(ConnectionBase):
+class Connection(BlockingAgents, ConnectionBase):
     """A blocking connection, for any number of threads. Make it with `connect`.
 
     `ConnectionBase` describes what all its operations have in common: time limits and errors.
@@ -177,6 +180,33 @@ class Connection(ConnectionBase):
         except BaseException:
             self._call(lambda: self._pending.cancel_reply(number), None)
             raise
+
+    def _requests_all(self, operations: Sequence[Operation[T]], timeout: float | None) -> list[T | Exception]:
+        limit = self._limit(self._request_limit_s(timeout))
+        answers: list[Future[Notification]] = []
+        numbers: list[int] = []
+        results: list[T | Exception] = []
+        try:
+            for operation in operations:
+                answer: Future[Notification] = Future()
+                with self._room:
+                    number = self._next_request()
+                arguments = request_arguments(operation.to, operation.ask, number)
+                self._submit(arguments, None, limit, (answer, operation.replies))
+                answers.append(answer)
+                numbers.append(number)
+            for operation, answer in zip(operations, answers, strict=True):
+                try:
+                    results.append(operation.result(limit.wait(answer, not_answered(operation.to))))
+                except ReactionError as error:
+                    results.append(failure(error))
+                except NotCreated as error:
+                    results.append(error)
+        except BaseException:
+            for each in numbers[len(results) :]:
+                self._call(functools.partial(self._pending.cancel_reply, each), None)
+            raise
+        return results
 
     def receive(self, timeout: float | None = None) -> Received:
         """Return the next notification that answers no request."""

@@ -1,6 +1,9 @@
 """Errors of a client. Each error says in one sentence what happened and what to do."""
 
+from collections.abc import Mapping
+
 from ..agents.envelope import Opaque
+from ..agents.ids import AgentId
 from ..agents.notification import Notification
 
 __all__ = [
@@ -9,6 +12,8 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionLost",
     "FrameTooLarge",
+    "NotCreated",
+    "NotPermitted",
     "ProtocolError",
     "QuorateClientError",
     "ReactionError",
@@ -62,6 +67,28 @@ class RequestTimeout(QuorateClientError, TimeoutError):
 
 class UnknownAgentError(QuorateClientError, LookupError):
     """There is no agent with that name or id."""
+
+
+class NotPermitted(QuorateClientError, PermissionError):
+    """The user may not create or administer agents, or nobody may do that to an agent of the platform."""
+
+
+class NotCreated(QuorateClientError):
+    """An agent was not created; the text says why.
+
+    After ``create_all``, `created` has the ids of the agents that were created, and `failed` the reasons for
+    the others, both by name.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        created: "Mapping[str, AgentId] | None" = None,
+        failed: "Mapping[str, str] | None" = None,
+    ):
+        super().__init__(message)
+        self.created: dict[str, AgentId] = dict(created or {})
+        self.failed: dict[str, str] = dict(failed or {})
 
 
 class UnexpectedReply(QuorateClientError):

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from .agent_operations import TwistedAgents
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
@@ -221,7 +222,7 @@ class TwistedPort:
             self._link.write(data)
 
 
-class TwistedConnection(AsyncIteration):
+class TwistedConnection(TwistedAgents, AsyncIteration):
     """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread.
 
     `ConnectionBase` describes what all its operations have in common: time limits and errors. The errors come

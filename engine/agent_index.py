@@ -91,7 +91,10 @@ class AgentIndex:
         else:
             yield from self._identified(ask, class_name)
 
-    def _named(self, ask: ListAgents) -> Iterator[str]:
+    def _named(self, ask: ListAgents) -> Iterator[AgentId | str]:
+        if ask.name.startswith("#"):
+            yield from () if ask.after else (AgentId.parse(ask.name),)
+            return
         if not ask.name.endswith("*"):
             yield from () if ask.after else (ask.name,)
             return

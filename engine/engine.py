@@ -9,8 +9,11 @@ from typing import Final
 
 import msgspec
 
-from ..agents import FAILURES, AgentId, Create, Note, Outcome
+from ..agents import FAILURES, AgentId, Create, Note, Outcome, factory
+from ..agents.ids import FACTORY_ADDRESS
 from ..agents.lifecycle import LIFECYCLE_TYPES
+from ..agents.notification import UNREADABLE
+from ..agents.proxy import CLIENT_INPUT, ProxyAgent, decode_input
 from ..agents.state_types import encoder
 from ..agents.thread_queue import Put, QueuePut
 from .batch import BatchError, ClassVersions, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
@@ -33,6 +36,9 @@ __all__ = ["Engine", "EngineStopped"]
 
 UPGRADE: Final = "quorate.upgrade/1"
 """Type in the trace of the row of a switch to other versions of agent classes."""
+_MAY_CREATE: Final = frozenset((Create.type_name, CLIENT_INPUT))
+"""Types that may be or contain a `Create` when they come from outside."""
+_CREATE: Final = Create.type_name.encode()
 _FRAMES_TO_REACTION: Final = 7
 """Calls from `Engine.apply` to an agent's method: _apply, _process, _turn, _deliver, react, _run, method."""
 
@@ -58,10 +64,46 @@ class Engine(EngineState):
         Imports the modules of these classes. To be called for input of administrators, services and
         configured servers only.
         """
-        if not any(note.type == Create.type_name for note in notes):
+        if not any(note.type in _MAY_CREATE for note in notes):
             return notes
         with FixedDepth(_FRAMES_TO_REACTION):
-            return [self._factory.checked(note) if self._to_factory(note) else note for note in notes]
+            return [self._checked(note) for note in notes]
+
+    def _checked(self, note: Note) -> Note:
+        if note.type == CLIENT_INPUT and _CREATE in note.payload:
+            cell = self.find(note.to)
+            # Nobody else may have a module imported.
+            if cell is not None and isinstance(cell.agent, ProxyAgent) and cell.agent.administrator:
+                return self._checked_input(note)
+        return self._factory.checked(note) if self._to_factory(note) else note
+
+    def _checked_input(self, note: Note) -> Note:
+        """Return the input of a client with its requests to the factory of this server checked."""
+        try:
+            frame = decode_input(note.payload)
+        except UNREADABLE:
+            return note
+        notes = list(frame.notes)
+        for place, each in enumerate(notes):
+            asked = Note(self._client_address(each.to), note.sender, each.type, each.payload)
+            if self._to_factory(asked):
+                checked = self._factory.checked(asked)
+                if checked is not asked:
+                    notes[place] = msgspec.structs.replace(each, type=checked.type, payload=checked.payload)
+        if notes == frame.notes:
+            return note
+        payload = msgspec.msgpack.encode(msgspec.structs.replace(frame, notes=notes))
+        return msgspec.structs.replace(note, payload=payload)
+
+    def _client_address(self, to: AgentId | str) -> AgentId | str:
+        """Return the address of the factory if a client has named it so, otherwise `to`."""
+        name, at, server = to.partition("@") if isinstance(to, str) else ("", "", "")
+        if name != FACTORY_ADDRESS:
+            return to
+        try:
+            return factory(self.resolve(server) if at else self.server)
+        except ValueError:
+            return to
 
     def _to_factory(self, note: Note) -> bool:
         try:

@@ -19,6 +19,7 @@ from ..agents.notification import decode
 from ..agents.proxy import (
     CLIENT_INPUT,
     CLIENT_TOPIC,
+    ClientDenied,
     ClientEnd,
     ClientInput,
     ClientOutput,
@@ -238,6 +239,10 @@ class ClientConnections(Service):
         self.ctx.post([note_from_service(self.ctx, link.proxy, CloseConnection())])
 
     def _handle_emission(self, proxy: AgentId, message: msgspec.Struct) -> None:
+        if isinstance(message, ClientDenied):
+            self.ctx.count("denied")
+            self.log(f"user {message.user} of connection {proxy} was denied {message.text}")
+            return
         for link in list(self._routes.get(proxy, ())):
             if isinstance(message, ClientOutput):
                 link.send_output(message)

@@ -20,6 +20,8 @@ __all__ = ["ConnectionManager", "create_manager", "note_from_service"]
 
 START_TIMEOUT_S: Final = 30.0
 """Time for the agent to be created when the first master starts."""
+ADMINISTRATORS_PROPERTY: Final = "administrators"
+"""Users, separated by spaces, who may create and administer agents from a client."""
 CREATE_KEY: Final = "quorate.connection-manager"
 
 
@@ -53,11 +55,13 @@ class _Secret:
 class ConnectionManager(Service):
     """Service ``ConnectionManager``; its arguments are users and passwords: ``root root alice secret``.
 
-    Without arguments it has no user, and every client is refused.
+    Without arguments it has no user, and every client is refused. The property ``administrators`` names the
+    users who may create, delete and pause agents; without it nobody may.
     """
 
     def __init__(self) -> None:
         self._users: dict[str, _Secret] = {}
+        self._administrators: frozenset[str] = frozenset()
         # Compared for unknown users, so that a refusal takes the same time for all names.
         self._nobody = _Secret(os.urandom(16).hex())
 
@@ -74,6 +78,7 @@ class ConnectionManager(Service):
         self._users = {
             user: _Secret(password) for user, password in zip(words[::2], words[1::2], strict=True)
         }
+        self._administrators = frozenset(ctx.setting(ADMINISTRATORS_PROPERTY, "").split())
         started = create_manager(ctx)
 
         def created(reply: Note) -> None:
@@ -89,3 +94,7 @@ class ConnectionManager(Service):
         """Return whether `password` is the password of the user."""
         known = self._users.get(user)
         return (known or self._nobody).matches(password) and known is not None
+
+    def administers(self, user: str) -> bool:
+        """Return whether the user may create and administer agents from a client."""
+        return user in self._administrators

@@ -158,7 +158,12 @@ class TcpProxyService(ClientConnections):
             return
         self._failed_logins.succeeded(link.host, hello.user)
         if hello.connection is None:
-            request = Open(hello.user, self.settings.idle_timeout_s, self.settings.max_connections)
+            request = Open(
+                hello.user,
+                self.settings.idle_timeout_s,
+                self.settings.max_connections,
+                administrator=self._users.administers(hello.user),
+            )
             note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
             self._request(link, note, lambda reply: self._opened(link, reply))
             return
@@ -171,7 +176,7 @@ class TcpProxyService(ClientConnections):
             return
         link.proxy = proxy
         self._routes.setdefault(proxy, []).append(link)
-        reopen = Reopen(hello.user, hello.out_ack)
+        reopen = Reopen(hello.user, hello.out_ack, self._users.administers(hello.user))
         note = note_from_service(self.ctx, proxy, reopen)
         self._request(link, note, lambda reply: self._reopened(link, proxy, reply))
 

@@ -21,7 +21,7 @@ def check(draft: Draft, report: Report) -> tuple[Server, ...]:
         all_declared = _check_domains(draft, report)
         for each in draft.servers:
             _check_replicas(each.server, report)
-            _check_services(each.server, report)
+            _check_services(draft, each.server, report)
         _check_networks(draft, report)
         if all_declared:
             # Otherwise these would report a misspelt domain once more.
@@ -231,8 +231,23 @@ def _check_witnesses(server: Server, report: Report) -> None:
         )
 
 
-def _check_services(server: Server, report: Report) -> None:
+def _check_administrators(draft: Draft, server: Server, replica: Replica, report: Report) -> None:
+    """Report administrators who are no users, so that nobody could log in as one of them."""
+    scopes = (replica.properties, server.properties, draft.properties)
+    named = next((scope["administrators"] for scope in scopes if "administrators" in scope), "").split()
+    manager = replica.service(CONNECTION_MANAGER)
+    unknown = [user for user in named if user not in _users(replica)]
+    if unknown and (manager or "administrators" not in draft.properties):
+        report.problem(
+            manager.line if manager else replica.line,
+            f"{unknown[0]!r} is among the administrators and is no user of {server.name}; add the user to "
+            "the ConnectionManager, or correct the property administrators.",
+        )
+
+
+def _check_services(draft: Draft, server: Server, report: Report) -> None:
     for replica in server.replicas:
+        _check_administrators(draft, server, replica, report)
         proxy = replica.service(TCP_PROXY_SERVICE)
         manager = replica.service(CONNECTION_MANAGER)
         order = replica.services

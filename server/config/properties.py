@@ -79,6 +79,7 @@ _COUNT = _whole(0, 10**9)
 _COUNT_FROM_1 = _whole(1, 10**9)
 
 PROPERTIES: dict[str, Callable[[str], str | None]] = {
+    "administrators": _any,  # checked against the users
     AGENT_MODULES_PROPERTY: _modules,
     "answers": _answers,
     "batch_notes": _whole(1, 16384),
