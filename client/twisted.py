@@ -12,7 +12,6 @@ from twisted.python.failure import Failure
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
-from .agent_operations import TwistedAgents
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
@@ -30,6 +29,7 @@ from .listener import EndCallback
 from .local.port import port_of
 from .pending import Received, ReplyTypes
 from .time_limits import time_limit
+from .twisted_agents import TwistedAgents
 from .twisted_listener import ReactorListener
 from .url import Endpoint
 

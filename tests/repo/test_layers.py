@@ -82,6 +82,7 @@ HOMES = {
         "services/",
         "client/twisted.py",
         "client/twisted_listener.py",
+        "client/twisted_agents.py",
         "testing/",
     ),
     "pyspark": ("replay/", "demo/spark.py"),
