@@ -2,6 +2,7 @@
 
 from .batch import (
     BatchError,
+    CausalInput,
     ClassVersions,
     Item,
     NetAck,
@@ -12,6 +13,7 @@ from .batch import (
     decode_batch,
     encode_batch,
 )
+from .causal_order import Awaited, StampedNote, replaced
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
 from .class_loading import Program, Unloadable, import_modules, load_class
 from .class_versions import ClassMissing, UpgradePending, common_versions
@@ -32,8 +34,10 @@ __all__ = [
     "SKIPPED",
     "Action",
     "AgentState",
+    "Awaited",
     "BatchError",
     "Capture",
+    "CausalInput",
     "Cell",
     "ClassMissing",
     "ClassVersions",
@@ -61,6 +65,7 @@ __all__ = [
     "Source",
     "StagedPart",
     "Staging",
+    "StampedNote",
     "StateCheck",
     "StateFinding",
     "Tick",
@@ -72,4 +77,5 @@ __all__ = [
     "encode_batch",
     "import_modules",
     "load_class",
+    "replaced",
 ]

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from ..agents import Note
+from .causal_order import StampedNote
 
 __all__ = [
     "BatchError",
+    "CausalInput",
     "ClassVersions",
     "Item",
     "NetAck",
@@ -39,6 +41,19 @@ class NetInput(msgspec.Struct, array_like=True, frozen=True, tag=1):
     notes: list[Note]
 
 
+class CausalInput(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """A `NetInput` in a domain with causal order.
+
+    `settled`: the count up to which lives of this server have acknowledged what the sender has sent.
+    """
+
+    server: int
+    birth: int
+    first_seq: int
+    settled: int
+    notes: list[StampedNote]
+
+
 class NetAck(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """Acknowledgement of another server, in the life of that birth: it holds everything up to `upto`."""
 
@@ -65,7 +80,7 @@ class ClassVersions(msgspec.Struct, array_like=True, frozen=True, tag=5):
     """By the name of the class without the version."""
 
 
-Item = Posts | NetInput | NetAck | Tick | NetPeer | ClassVersions
+Item = Posts | NetInput | NetAck | Tick | NetPeer | ClassVersions | CausalInput
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Item]] = msgspec.msgpack.Decoder(list[Item])

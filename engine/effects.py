@@ -29,6 +29,8 @@ class Effects:
     """By server, the numbered notifications to send to it."""
     net_acks: dict[int, tuple[int, int]] = attrs.field(factory=dict)
     """By server, its birth and the number up to which its notifications are recorded here."""
+    overfull: set[int] = attrs.field(factory=set[int])
+    """Servers of which more has arrived than may be held back: they must connect and send again."""
     births: dict[int, int] = attrs.field(factory=dict)
     """By server, the birth of a life that was not known before: `Engine.pending` has new numbers for it."""
     origin: AgentId | None = None

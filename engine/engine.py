@@ -16,7 +16,17 @@ from ..agents.notification import UNREADABLE
 from ..agents.proxy import CLIENT_INPUT, ProxyAgent, decode_input
 from ..agents.state_types import encoder
 from ..agents.thread_queue import Put, QueuePut
-from .batch import BatchError, ClassVersions, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
+from .batch import (
+    BatchError,
+    CausalInput,
+    ClassVersions,
+    Item,
+    NetAck,
+    NetInput,
+    NetPeer,
+    Posts,
+    decode_batch,
+)
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .class_loading import Unloadable
 from .class_versions import ClassMissing, SwitchRefused, UpgradePending
@@ -171,6 +181,11 @@ class Engine(EngineState):
             self._meet(item.server, item.birth, effects)
         elif isinstance(item, ClassVersions):
             self._switch(item.versions, effects)
+        elif isinstance(item, CausalInput):
+            link = self._meet(item.server, item.birth, effects)
+            if not self._mail.links.hold(link, item.first_seq, item.settled, item.notes):
+                effects.overfull.add(item.server)
+            effects.net_acks[item.server] = (item.birth, self._mail.links.delivered(item.server))
         else:
             for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
                 note = Note(timer.agent, timer.agent, timer.type, timer.payload)
@@ -180,12 +195,18 @@ class Engine(EngineState):
                 if self._timer_rate.fired(timer.agent, self.now_ns):
                     self._report_timers(timer, effects)
                 self._turn(note, effects)
+        if self._mail.links.holds_back:
+            for server, note in self._mail.links.deliverable():
+                self._turn(note, effects)
+                links = self._mail.links
+                effects.net_acks[server] = (links.peek(server).peer_birth, links.delivered(server))
 
     def _meet(self, server: int, birth: int, effects: Effects) -> Link:
         """Record the life in which another server sends. Return the link to that server."""
         link = self._mail.links[server]
         known = link.peer_birth
-        if link.meet(birth):
+        is_new, dropped = self._mail.links.meet(server, birth)
+        if is_new:
             effects.births[server] = birth
             # They have numbers of the former life, and are in the queue of the link with new ones.
             effects.network.pop(server, None)
@@ -195,6 +216,12 @@ class Engine(EngineState):
                     f"server {server} has begun a new life without its state: the {len(link.waiting)} "
                     "notifications that wait for it go to the new life, and what the former one had "
                     "acknowledged is lost with it",
+                )
+            if dropped:
+                self._report(
+                    effects,
+                    f"{dropped} notifications of the former life of server {server}, which waited here for "
+                    "earlier ones of other servers, are lost with it",
                 )
         return link
 

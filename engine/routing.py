@@ -142,7 +142,7 @@ class Mail:
         # A name keeps its server while a router must know it; the last link leads to that server itself.
         if local is not note.to and (hop == host or isinstance(local, AgentId)):
             note = msgspec.structs.replace(note, to=local)
-        effects.network.setdefault(hop, []).append((self.links.push(link, note), note))
+        effects.network.setdefault(hop, []).append(self.links.push(link, note))
 
     def acknowledged(self, server: int, birth: int, upto: int, effects: Effects) -> None:
         """Remove what another server holds, as `Links.acknowledge` does; report the end of congestion."""

@@ -1,11 +1,12 @@
 """The state of one server's agents and queues: queries, captures for the disk, transfer to a replica."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
 from ..agents.lifecycle import AgentPage, ListAgents
 from .agent_log import AgentLog
+from .causal_order import Awaited
 from .cell import AgentState, Cell
 from .class_loading import Program, load_class
 from .class_versions import UpgradePending, VersionTable
@@ -45,14 +46,17 @@ class EngineState:
         load: Callable[[str], AgentSpec] = load_class,
         routes: Mapping[int, int] | None = None,
         program: Program | None = None,
+        causal: Sequence[Collection[int]] = (),
     ) -> None:
         """Make the engine of `server`, with no agents.
 
         `names` gives the ids of all servers by name. `load` finds an agent class by ``module:Class``.
         `routes` gives for every server that can be reached the neighbour that leads there; without it all are
-        neighbours. `program`: the agent classes in place of those of this process, `load` included.
+        neighbours. `program`: the agent classes in place of those of this process, `load` included. `causal`
+        has the servers of each domain of this one in which the order is causal.
         """
         self.server = server
+        self._causal = [frozenset(members) for members in causal]
         self.settings = settings or EngineSettings()
         self._routing = Routing(server, names, routes)
         self.program = program or Program(load)
@@ -79,6 +83,7 @@ class EngineState:
         self.classes = VersionTable(self.program)
         """The versions of agent classes in use."""
         self._factory = Factory(self.server, self.program.load, self.settings, self.classes)
+        self._mail.links = self._links()
         self.birth = 0
         """The time of the first entry this server ever applied, 0 before. It names the life of this state: a
         server that begins again with nothing has another one."""
@@ -160,9 +165,18 @@ class EngineState:
         return link.first_seq, list(link.waiting)
 
     def received(self, server: int, birth: int) -> int:
-        """Return the number of the last notification accepted from `server` in the life of that birth."""
-        link = self._mail.links.peek(server)
-        return link.received if link.peer_birth == birth else 0
+        """Return the number of the last notification from `server`, in the life of that birth, that is
+        acknowledged: accepted, and not held back."""
+        links = self._mail.links
+        return links.delivered(server) if links.peek(server).peer_birth == birth else 0
+
+    def settled(self, server: int) -> int:
+        """Return up to which count lives of `server` have acknowledged, in a domain with causal order."""
+        return self._mail.links.settled(server)
+
+    def awaited(self, server: int) -> tuple[int, Awaited | None]:
+        """Return how many notifications of `server` are held back, and what the first of them waits for."""
+        return self._mail.links.awaited(server)
 
     def link_numbers(self, server: int) -> LinkNumbers:
         """Return the numbers of the exchange with `server`."""
@@ -214,6 +228,7 @@ class EngineState:
             paused.facts(),
             letters.facts(),
             sorted((rest.classes.used if isinstance(rest, EngineState) else rest.versions).items()),
+            *links.causal_facts(),
         )
 
     # Captures, for the disk
@@ -263,6 +278,7 @@ class EngineState:
             dead_letters=self.dead_letters,
             chain=self.chain,
             links=self._mail.links.states(),
+            clocks=self._mail.links.clocks(),
             timers=self._timers.state(),
             keys=self._factory.keys,
             declared=self._factory.declared,
@@ -290,7 +306,7 @@ class EngineState:
             self._clear()
             raise
         self._directory.changes()
-        self._replace(head, Links(head.links), _timers(head))
+        self._replace(head, self._links(head), _timers(head))
         self.classes.ahead = self.classes.later({spec.name for spec in specs.values()})
 
     # Transfer, to another replica
@@ -349,7 +365,7 @@ class EngineState:
         ahead = VersionTable(self.program, head.versions).later(names)
         if ahead:
             raise SnapshotTooEarly(str(UpgradePending(ahead)))
-        links, timers = Links(head.links), _timers(head)
+        links, timers = self._links(head), _timers(head)
         facts = self._facts(links, timers, PausedAgents(head.paused), DeadLetters(head.letters), head)
         if digest_of(directory.digest(), facts) != end.digest:
             raise SnapshotError("the state that was received is not the one that was sent")
@@ -373,6 +389,10 @@ class EngineState:
         for part in parts:
             staging.accept(part)
         self.install(staging)
+
+    def _links(self, header: Snapshot | None = None) -> Links:
+        states, clocks = ((), ()) if header is None else (header.links, header.clocks)
+        return Links(states, clocks, server=self.server, causal=self._causal)
 
     def _replace(self, header: Snapshot, links: Links, timers: Timers) -> None:
         self.birth = header.birth

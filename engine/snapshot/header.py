@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from ...agents import AgentId
+from ..causal_order import CausalState
 from ..dead_letters import DeadLetter
 from ..paused import PausedState
 from ..server_links import LinkState
@@ -49,6 +50,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     letters: list[DeadLetter] = []
     versions: dict[str, int] = {}
     """The versions of agent classes in use: see `VersionTable`."""
+    clocks: list[CausalState] = []
+    """Of the domains with causal order."""
 
 
 _encoder = msgspec.msgpack.Encoder()

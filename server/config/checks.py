@@ -4,6 +4,7 @@ import ipaddress
 
 import attrs
 
+from .causal_domains import check_causal_domains
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .report import Report, quoted
 from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
@@ -28,6 +29,7 @@ def check(draft: Draft, report: Report) -> tuple[Server, ...]:
             for each in draft.servers:
                 _check_replica_domains(each.server, report)
             _check_reachable(draft, report)
+            check_causal_domains(draft.domains, draft.causal, [each.server for each in draft.servers], report)
     return tuple(_resolved(each, draft, report) for each in draft.servers)
 
 

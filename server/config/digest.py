@@ -1,6 +1,6 @@
 """The digest of a configuration, which the processes of all servers compare."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -24,6 +24,7 @@ REPLICATED_PROPERTIES = (
 
 def config_digest(
     domains: Sequence[str],
+    causal: Collection[str],
     servers: Sequence[Server],
     properties: Mapping[str, str],
     setting: Callable[..., str | None],
@@ -40,6 +41,7 @@ def config_digest(
     facts = [
         "a3servers 3",
         sorted(domains),
+        *([["causal", *sorted(causal)]] if causal else []),
         _visible(properties),
         [_server_facts(server, setting) for server in sorted(servers, key=lambda server: server.id)],
     ]

@@ -38,6 +38,7 @@ def load(path: str | os.PathLike[str], *, check_imports: bool = True) -> Config:
         servers=servers,
         properties=draft.properties,
         name=draft.name,
+        causal=draft.causal,
         notes=report.notes_by_line(),
     )
     if not report.problems:

@@ -22,6 +22,8 @@ class Config:
     properties: Mapping[str, str] = attrs.field(factory=dict[str, str])
     name: str = ""
     notes: tuple[Problem, ...] = attrs.field(default=(), eq=False)
+    causal: frozenset[str] = frozenset()
+    """The domains with causal order."""
 
     def server(self, name_or_id: str | int) -> Server:
         """Return the server of that name or id (``0`` or ``"0"``). Raises UnknownName."""
@@ -137,6 +139,15 @@ class Config:
             raise NoRoute(f"Servers {start.name} and {end.name} share no domain.")
         return shared[0]
 
+    def causal_domains(self, server: str | int) -> list[frozenset[int]]:
+        """Return the ids of the servers of each domain of a server in which the order is causal."""
+        domains = [domain for domain in self.domains if domain in self.server(server).domains]
+        return [
+            frozenset(each.id for each in self.servers if domain in each.domains)
+            for domain in domains
+            if domain in self.causal
+        ]
+
     def relayed_by(self, here: str | int, neighbour: str | int) -> frozenset[int]:
         """Return the ids of the servers whose notifications ``neighbour`` may bring to ``here``.
 
@@ -147,7 +158,7 @@ class Config:
     @cached_property
     def digest(self) -> str:
         """A hash of what all processes of the configuration must agree on; see `config_digest`."""
-        return config_digest(self.domains, self.servers, self.properties, self.setting)
+        return config_digest(self.domains, self.causal, self.servers, self.properties, self.setting)
 
     @cached_property
     def _by_name(self) -> dict[str, Server]:

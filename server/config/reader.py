@@ -51,6 +51,8 @@ class Draft:
     name: str
     properties: dict[str, str]
     domains: list[tuple[str, int]]
+    causal: frozenset[str]
+    """The domains with causal order."""
     servers: list[ServerDraft]
     expected: tuple[int, int] | None
     """The number and the line of an nbClusterExpected for all clusters."""
@@ -78,7 +80,10 @@ def read(config: Element, report: Report, check_imports: bool) -> Draft:
                 element.line, f"network={quoted(network)} is ignored; every domain uses the same TCP network."
             )
     servers = [_server(each, report, check_imports) for each in config.all("server", "transient", "cluster")]
-    return Draft(config.get("name") or "", properties, domains, servers, expected)
+    causal = frozenset(
+        element.get("name") or "" for element in config.all("domain") if element.get("ordering") == "causal"
+    )
+    return Draft(config.get("name") or "", properties, domains, causal, servers, expected)
 
 
 def _server(element: Element, report: Report, check_imports: bool) -> ServerDraft:

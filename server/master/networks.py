@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 from ...agents import Note
-from ...engine import Effects
+from ...engine import Effects, StampedNote, replaced
 from ...hachannel.transport.addresses import Address
 from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..config import NoRoute
@@ -13,6 +14,7 @@ from ..network.addresses import Addresses
 from ..network.hello import NETWORK
 from ..network.incoming import Incoming
 from ..network.link_handshake import LinkHandshake
+from ..network.link_ordering import ordering_field
 from ..network.outgoing import Outgoing
 from ..network.sender_check import SenderCheck
 from .node_port import NodePort
@@ -62,14 +64,17 @@ class Networks:
                 [(address.host, address.port) for address in addresses],
                 self,
                 DirectWriteReactor(context.reactor),
-                self._handshake,
+                partial(self._handshake, domain in context.config.causal),
                 context.log,
                 context.settings.link,
                 self._jitter,
                 {nat.replica: (nat.host, nat.port) for nat in replica.nats if nat.server == other.id},
+                causal=domain in context.config.causal,
             )
             self.outgoing[other.id] = connection
-            connection.start(engine.peer_birth(other.id), *self._port.node.pending(other.id))
+            connection.start(
+                engine.peer_birth(other.id), *self._port.node.pending(other.id), engine.settled(other.id)
+            )
 
     def stop(self) -> None:
         """Close all connections."""
@@ -86,13 +91,16 @@ class Networks:
         for server, birth in effects.births.items():
             connection = self.outgoing.get(server)
             if connection is not None:
-                connection.begin_incarnation(birth, *self._port.node.pending(server))
+                node = self._port.node
+                connection.begin_incarnation(birth, *node.pending(server), node.engine.settled(server))
         for server, items in effects.network.items():
             connection = self.outgoing.get(server)
             if connection is not None:
                 connection.queue(items)
         for server, (birth, upto) in effects.net_acks.items():
             self.incoming.acknowledge(server, birth, upto)
+        for server in effects.overfull:
+            self.incoming.drop(server)
 
     def resume(self) -> None:
         """Read again from connections that wait, if the node accepts input."""
@@ -113,12 +121,17 @@ class Networks:
             return None
         return self._addresses.in_domain(domain, nat=False).get(master)
 
-    def _handshake(self) -> LinkHandshake:
+    def _handshake(self, causal: bool) -> LinkHandshake:
         context = self._context
-        fields = {"server": context.server.id, "birth": self.net_birth}
+        fields = {"server": context.server.id, "birth": self.net_birth, **ordering_field(causal)}
         return LinkHandshake(NETWORK, fields, context.settings.secret)
 
     # The interface NetworkHost
+
+    @property
+    def net_server(self) -> int:
+        """The id of this server."""
+        return self._context.server.id
 
     @property
     def net_birth(self) -> int:
@@ -143,6 +156,14 @@ class Networks:
         """Put notifications of another server into the next batch, except those that it must not send."""
         notes = self._senders.screened(self._context.reactor.seconds(), server, notes)
         self._port.node.net_input(server, birth, first_seq, notes)
+        self._port.flush_soon()
+
+    def net_causal_input(
+        self, server: int, birth: int, first_seq: int, settled: int, notes: list[StampedNote]
+    ) -> None:
+        """Do as `net_input` does, in a domain with causal order."""
+        screened = self._senders.screened(self._context.reactor.seconds(), server, [*notes])
+        self._port.node.net_causal_input(server, birth, first_seq, settled, replaced(notes, screened))
         self._port.flush_soon()
 
     def net_acked(self, server: int, birth: int, upto: int) -> None:
@@ -170,6 +191,11 @@ class Networks:
         domain = self._context.config.link_domain(server, self._context.server.id)
         addresses = self._addresses.in_domain(domain, nat=False)
         return [(replica, host, port) for replica, (host, port) in addresses.items()]
+
+    def net_is_causal(self, server: int) -> bool:
+        """Return whether the domain that leads to another server has causal order."""
+        config = self._context.config
+        return config.link_domain(server, self._context.server.id) in config.causal
 
     def net_knows(self, server: int) -> bool:
         """Return whether there is a route to that server."""

@@ -22,11 +22,13 @@ import attrs
 import msgspec
 
 from ...agents import Note
+from ...engine import StampedNote
 from ...hachannel.transport.addresses import Address
 from ...hachannel.transport.connection import Link, LinkSettings
 from .hello import Hello, NotNow, ProtocolError
+from .link_ordering import check_ordering, ordering_field
 
-__all__ = ["Ack", "Data", "Incoming", "NetworkHost"]
+__all__ = ["Ack", "CausalData", "Data", "Incoming", "NetworkHost"]
 
 MAX_LINKS = 256
 """Most connections accepted from other servers: one from each, and a few that are being replaced."""
@@ -42,6 +44,15 @@ class Data(msgspec.Struct, array_like=True, frozen=True, tag="d"):
     notes: list[Note]
 
 
+class CausalData(msgspec.Struct, array_like=True, frozen=True, tag="c"):
+    """`Data` in a domain with causal order, with the place of each notification in it."""
+
+    first_seq: int
+    settled: int
+    """The count up to which lives of the receiver have acknowledged, see `engine.causal_order`."""
+    notes: list[StampedNote]
+
+
 class Ack(msgspec.Struct, array_like=True, frozen=True, tag="a"):
     """Acknowledgement: all notifications up to `upto` are in the receiver's replicated state."""
 
@@ -50,10 +61,16 @@ class Ack(msgspec.Struct, array_like=True, frozen=True, tag="a"):
 
 _encoder = msgspec.msgpack.Encoder()
 _data_decoder = msgspec.msgpack.Decoder(Data)
+_causal_decoder = msgspec.msgpack.Decoder(CausalData)
 
 
 class NetworkHost(Protocol):
     """The operations of a replica for the networks."""
+
+    @property
+    def net_server(self) -> int:
+        """The id of this server."""
+        ...
 
     @property
     def net_birth(self) -> int:
@@ -70,6 +87,12 @@ class NetworkHost(Protocol):
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
         """Put received notifications into the next batch."""
+        ...
+
+    def net_causal_input(
+        self, server: int, birth: int, first_seq: int, settled: int, notes: list[StampedNote]
+    ) -> None:
+        """Put notifications received in a domain with causal order into the next batch."""
         ...
 
     def net_acked(self, server: int, birth: int, upto: int) -> None:
@@ -90,6 +113,10 @@ class NetworkHost(Protocol):
 
     def net_replicas(self, server: int) -> list[tuple[int, str, int]]:
         """Return (replica, host, port) of the replicas of this cluster, as `server` may reach them."""
+        ...
+
+    def net_is_causal(self, server: int) -> bool:
+        """Return whether the domain that leads to another server has causal order."""
         ...
 
     def net_knows(self, server: int) -> bool:
@@ -134,6 +161,7 @@ class Incoming:
             raise ProtocolError("The birth of a server is a number above 0.")
         if not self._host.net_knows(server):
             raise ProtocolError(f"Server {server} is not in the configuration of server {self._server}.")
+        check_ordering(server, self._server, hello.fields, self._host.net_is_causal(server))
         address = self._host.net_master(server)
         if address is not None:
             return {"server": self._server, "redirect": list(address)}
@@ -146,7 +174,8 @@ class Incoming:
         replicas = [list(each) for each in self._host.net_replicas(server)]
         if sum(len(str(each)) for each in replicas) > MAX_REPLICAS_CHARS:
             replicas = []
-        return {"server": self._server, "birth": self._host.net_birth, "upto": upto, "replicas": replicas}
+        fields = {"server": self._server, "birth": self._host.net_birth, "upto": upto, "replicas": replicas}
+        return fields | ordering_field(self._host.net_is_causal(server))
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Serve a connection after the handshake."""
@@ -157,7 +186,8 @@ class Incoming:
         former = self._links.pop(server, None)
         if former is not None:
             former.link.close()
-        handler = self._links[server] = _From(self, link, server, hello.integer("birth"))
+        causal = self._host.net_is_causal(server)
+        handler = self._links[server] = _From(self, link, server, hello.integer("birth"), causal)
         link.limit_frames(self._settings.max_frame_bytes)
         link.handler = handler
         link.keep_alive()
@@ -178,6 +208,12 @@ class Incoming:
             del self._links[server]
             handler.link.close()
 
+    def drop(self, server: int) -> None:
+        """Close the connection from a server, which connects again and sends what is not acknowledged."""
+        handler = self._links.pop(server, None)
+        if handler is not None:
+            handler.link.close()
+
     def close(self) -> None:
         """Close all connections: this replica is no longer master."""
         handlers, self._links = list(self._links.values()), {}
@@ -189,12 +225,15 @@ class Incoming:
         server, birth, link = handler.server, handler.birth, handler.link
         self._host.net_heard(server, birth)
         try:
-            batches = [_data_decoder.decode(body) for body in bodies]
+            if handler.causal:
+                for placed in [_causal_decoder.decode(body) for body in bodies]:
+                    self._host.net_causal_input(server, birth, placed.first_seq, placed.settled, placed.notes)
+            else:
+                for data in [_data_decoder.decode(body) for body in bodies]:
+                    self._host.net_input(server, birth, data.first_seq, data.notes)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             link.drop("a frame is not a batch of notifications")
             return
-        for data in batches:
-            self._host.net_input(server, birth, data.first_seq, data.notes)
         if not self._host.net_accepting:
             link.pause_reading()
             self._host.when_net_accepting(lambda: self._resume(link))
@@ -218,6 +257,7 @@ class _From:
     link: Link
     server: int
     birth: int
+    causal: bool
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
         del link

@@ -7,12 +7,14 @@ from typing import Any, cast
 import msgspec
 
 from ...agents import Note
+from ...engine import StampedNote
 from ...hachannel.transport.addresses import Address
 from ...hachannel.transport.connection import Link, LinkSettings
 from ...hachannel.transport.connector import Handshake, connect
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
 from .hello import ProtocolError, as_address
-from .incoming import Ack, Data, NetworkHost
+from .incoming import Ack, CausalData, Data, NetworkHost
+from .link_ordering import check_ordering
 
 __all__ = ["Outgoing"]
 
@@ -22,6 +24,8 @@ BATCH_BYTES = 256 * 1024
 BATCH_NOTES = 512
 NOTE_BYTES = 96
 """Bytes that are counted for each notification besides its payload."""
+SENT_BYTES = 16
+"""Bytes that are counted for each cell of a clock that a notification carries."""
 MAX_ADDRESSES = 64
 """Most replicas of one server; a longer list is ignored."""
 REDIRECTS = 4
@@ -29,6 +33,11 @@ REDIRECTS = 4
 
 _encoder = msgspec.msgpack.Encoder()
 _ack_decoder = msgspec.msgpack.Decoder(Ack)
+
+
+def _size(note: Note) -> int:
+    size = NOTE_BYTES + len(note.payload)
+    return size + SENT_BYTES * len(note.past) if type(note) is StampedNote else size
 
 
 class Outgoing:
@@ -49,8 +58,14 @@ class Outgoing:
         settings: LinkSettings | None = None,
         jitter: random.Random | None = None,
         nats: Mapping[int, Address] | None = None,
+        causal: bool = False,
     ) -> None:
-        self._nats = {} if nats is None else nats
+        self._nats: Mapping[int, Address] = {} if nats is None else nats
+        self._causal = causal
+        self._settled = 0
+        """In a domain with causal order, see `CausalData.settled`."""
+        self._announced = False
+        """Whether a frame on this connection has told the other server `_settled`."""
         self.server = server
         self._addresses = list(addresses)
         self._host = host
@@ -90,17 +105,18 @@ class Outgoing:
         """Number of notifications that the other server has not acknowledged."""
         return len(self._notes)
 
-    def start(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
+    def start(self, birth: int, first_seq: int, notes: Sequence[Note], settled: int = 0) -> None:
         """Connect, and send `notes`, the unacknowledged notifications from `first_seq` on.
 
-        All arguments are from the replicated state; `birth` is that of the other server.
+        All arguments are from the replicated state; `birth` is that of the other server. `settled`: see
+        `CausalData`.
         """
-        self._load(birth, first_seq, notes)
+        self._load(birth, first_seq, notes, settled)
         self._dial()
 
-    def begin_incarnation(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
+    def begin_incarnation(self, birth: int, first_seq: int, notes: Sequence[Note], settled: int = 0) -> None:
         """Replace the notifications to send: the replicated state has another birth of the other server."""
-        self._load(birth, first_seq, notes)
+        self._load(birth, first_seq, notes, settled)
         self._pump()
 
     def keep_incarnation(self, birth: int) -> None:
@@ -114,8 +130,9 @@ class Outgoing:
             self._link = None
             self._retry_later()
 
-    def _load(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
+    def _load(self, birth: int, first_seq: int, notes: Sequence[Note], settled: int) -> None:
         self._known = birth
+        self._settled, self._announced = settled, False
         self._notes.clear()
         self._unacked_bytes = 0
         self._acked = self._sent = self._last = first_seq - 1
@@ -173,7 +190,7 @@ class Outgoing:
         for seq in range(self._acked + 1, upto + 1):
             note = self._notes.pop(seq)
             if seq <= self._sent:
-                self._unacked_bytes -= NOTE_BYTES + len(note.payload)
+                self._unacked_bytes -= _size(note)
         self._acked = upto
         self._sent = max(self._sent, upto)
         self._host.net_acked(self.server, self._known, upto)
@@ -191,12 +208,20 @@ class Outgoing:
             while self._sent < self._last and size < BATCH_BYTES and len(batch) < BATCH_NOTES:
                 self._sent += 1
                 note = self._notes[self._sent]
-                size += NOTE_BYTES + len(note.payload)
+                size += _size(note)
                 batch.append(note)
             self._unacked_bytes += size
-            bodies.append(_encoder.encode(Data(first, batch)))
+            bodies.append(self._encoded(first, batch))
+        if self._causal and not (bodies or self._announced):
+            bodies.append(self._encoded(self._sent + 1, []))
         if bodies:
             link.send(bodies)
+
+    def _encoded(self, first_seq: int, notes: list[Note]) -> bytes:
+        if not self._causal:
+            return _encoder.encode(Data(first_seq, notes))
+        self._announced = True
+        return _encoder.encode(CausalData(first_seq, self._settled, cast("list[StampedNote]", notes)))
 
     def _dial(self) -> None:
         self._retry = None
@@ -247,7 +272,14 @@ class Outgoing:
         self._failures = self._redirects = 0
         self._update_addresses(fields.get("replicas"))
         self._host.net_heard(self.server, birth)
+        try:
+            check_ordering(self.server, self._host.net_server, fields, self._causal)
+        except ProtocolError as error:
+            link.close()
+            self._failed(str(error))
+            return
         self._link = link
+        self._announced = False
         self._met = birth
         link.handler = self
         link.limit_frames(self._settings.max_frame_bytes)

@@ -5,13 +5,15 @@ from collections import deque
 import attrs
 
 from ...agents import Note
-from ...engine import NetAck, NetInput, Posts
+from ...engine import CausalInput, NetAck, NetInput, Posts
 from ...engine.batch import Item
 
 __all__ = ["BatchLimits", "BatchQueue"]
 
 NOTE_BYTES = 96
 """Counted for each notification besides its payload."""
+SENT_BYTES = 16
+"""Counted for each cell of a clock that a notification carries."""
 
 
 @attrs.frozen
@@ -76,6 +78,12 @@ class BatchQueue:
     def add_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
         """Add notifications from one life of another server."""
         self._add(NetInput(server, birth, first_seq, notes), len(notes), _size(notes), [])
+
+    def add_causal(self, item: CausalInput) -> None:
+        """Add notifications from one life of another server, in a domain with causal order."""
+        cells = sum([len(note.past) for note in item.notes])
+        size = sum([len(note.payload) for note in item.notes]) + NOTE_BYTES * len(item.notes)
+        self._add(item, len(item.notes), size + SENT_BYTES * cells, [])
 
     def add_ack(self, server: int, birth: int, upto: int) -> None:
         """Add an acknowledgement from one life of another server. It replaces an earlier one that waits."""

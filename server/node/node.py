@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ...agents import AgentError, Note
 from ...engine import (
+    CausalInput,
     ClassMissing,
     Effects,
     Engine,
@@ -18,8 +19,10 @@ from ...engine import (
     Nondeterministic,
     Reaction,
     StagedPart,
+    StampedNote,
     Unloadable,
     UpgradePending,
+    replaced,
 )
 from ...hachannel import (
     Channel,
@@ -273,6 +276,14 @@ class Node:
         """
         if self._mastership.serving:
             self._mastership.queue.add_input(server, birth, first_seq, self.engine.checked(notes))
+
+    def net_causal_input(
+        self, server: int, birth: int, first_seq: int, settled: int, notes: list[StampedNote]
+    ) -> None:
+        """Queue notifications of a domain with causal order, as `net_input` does. Then call `flush`."""
+        if self._mastership.serving:
+            checked = replaced(notes, self.engine.checked([*notes]))
+            self._mastership.queue.add_causal(CausalInput(server, birth, first_seq, settled, checked))
 
     def net_acked(self, server: int, birth: int, upto: int) -> None:
         """Queue that one life of another server holds everything up to `upto`. Then call `flush`."""

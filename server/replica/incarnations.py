@@ -61,6 +61,7 @@ class Incarnations:
             context.config.names,
             context.settings.engine,
             routes=context.config.routes(server.id),
+            causal=context.config.causal_domains(server.id),
         )
         self._watchdog.watch(engine)
         log = self._recover(engine)

@@ -87,7 +87,13 @@ class MemoryReplica:
     def start(self) -> None:
         """Recover from the disk, listen, and join the others."""
         config, server, settings = self.context.config, self.server, self.context.settings
-        engine = Engine(server.id, config.names, settings.engine, routes=config.routes(server.id))
+        engine = Engine(
+            server.id,
+            config.names,
+            settings.engine,
+            routes=config.routes(server.id),
+            causal=config.causal_domains(server.id),
+        )
         log, reactions = self.disk.recover(engine)
         self.world.reacted(self, engine.birth, reactions)
         node = make_node(

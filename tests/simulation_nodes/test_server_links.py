@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from quorate.engine.causal_order import CausalDomain
 from quorate.engine.server_links import Link
 from quorate.server.master.networks import Networks
 from quorate.server.network.outgoing import Outgoing
 from quorate.testing.channel.violation import Violation
-from quorate.testing.mutation import wrapped
+from quorate.testing.mutation import patched, wrapped
 from quorate.testing.servers.simulated_servers import ServerShape, SimulatedServers
 
 from ..long import amount
@@ -19,6 +20,9 @@ from ..long import amount
 DIRECT = (ServerShape(3, "A"), ServerShape(3, "A"), ServerShape(1, "A"))
 ROUTED = (ServerShape(3, "A"), ServerShape(3, "AB"), ServerShape(3, "B"))
 FORGETFUL = (ServerShape(3, "A"), ServerShape(1, "A", keeps=False), ServerShape(1, "AB"), ServerShape(2, "B"))
+ONE_A, ONE_B = ServerShape(1, "A"), ServerShape(1, "B")
+TWO_GROUPS = (ONE_A, ServerShape(3, "A"), ServerShape(3, "AB"), ONE_B, ONE_B)
+"""Domains of three servers, with a cluster as router."""
 
 
 def seeds(usual: int) -> Sequence[int]:
@@ -71,6 +75,21 @@ def test_clusters_go_on_with_a_server_that_loses_its_state(seed: int) -> None:
     simulate(seed, FORGETFUL)
 
 
+@pytest.mark.parametrize("seed", seeds(3))
+def test_clusters_deliver_in_causal_order_where_the_domain_says_so(seed: int) -> None:
+    simulate(seed, DIRECT, ordering="causal")
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_causal_order_holds_through_a_router_of_two_domains(seed: int) -> None:
+    simulate(seed, TWO_GROUPS, ordering="causal", seconds=8)
+
+
+@pytest.mark.parametrize("seed", seeds(3))
+def test_causal_order_goes_on_with_servers_that_lose_their_state(seed: int) -> None:
+    simulate(seed, FORGETFUL, ordering="causal")
+
+
 def test_a_seed_repeats_its_run() -> None:
     runs = [SimulatedServers(5, DIRECT) for _ in range(2)]
     for servers in runs:
@@ -102,9 +121,9 @@ def acknowledged_before_the_commit() -> Generator[None]:
 
 @contextlib.contextmanager
 def numbered_from_one_after_a_failover() -> Generator[None]:
-    def start(original: Any, self: Outgoing, birth: int, first_seq: int, notes: Any) -> None:
+    def start(original: Any, self: Outgoing, birth: int, first_seq: int, notes: Any, settled: int) -> None:
         del first_seq
-        original(self, birth, 1, notes)
+        original(self, birth, 1, notes, settled)
 
     with wrapped(Outgoing, "start", start):
         yield
@@ -119,6 +138,19 @@ def duplicates_forgotten() -> Generator[None]:
 
     with wrapped(Link, "accept", accept):
         yield
+
+
+@contextlib.contextmanager
+def delivered_without_waiting() -> Generator[None]:
+    def nothing(self: CausalDomain, note: object) -> None:
+        del self, note
+
+    with patched(CausalDomain, "_earlier", nothing):
+        yield
+
+
+def test_delivery_without_waiting_breaks_the_causal_order() -> None:
+    assert caught(delivered_without_waiting, ordering="causal") == "causal order"
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,30 @@ STRUCTURE = {
     "CDATA": (one("<![CDATA[<x>]]>"), "2: <server> holds the text '<x>'"),
 }
 
+
+def causal(second: str, *servers: str) -> str:
+    """Domains A, with causal order, and B and C; each server is the letters of its domains."""
+    declared = "".join(
+        f"<server id='{id}' hostname='h{id}'>"
+        + "".join(f"<network domain='{domain}' port='{port}'/>" for port, domain in enumerate(domains, 1))
+        + "</server>"
+        for id, domains in enumerate(servers)
+    )
+    return (
+        "<config><property name='insecure_network' value='true'/><domain name='A' ordering='causal'/>\n"
+        f"<domain name='B'{second}/>\n<domain name='C'{second}/>{declared}</config>"
+    )
+
+
 MEANING = {
+    "causal domain with two ways": (
+        causal("", "AB", "AB", "C", "BC"),
+        "2: s0 and s1 are both in the domains 'A' and 'B', and ordering=\"causal\" needs a single way",
+    ),
+    "circle of causal domains": (
+        causal(" ordering='causal'", "AB", "BC", "CA"),
+        "3: the domain 'C' closes a circle of domains",
+    ),
     "no server": ("<config/>", "1: no server is declared"),
     "id not a number": (one(attributes="id='zero' hostname='a'"), "2: the id 'zero' is not usable"),
     "id too large": (one(attributes="id='65536' hostname='a'"), "2: the id '65536' is not usable"),

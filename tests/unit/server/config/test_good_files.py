@@ -44,6 +44,26 @@ def config(*servers: str, domains: str = "A B C") -> str:
     return f"<config>{OPEN}{declared}{''.join(servers)}</config>"
 
 
+def test_a_domain_with_causal_order_names_its_servers_and_is_a_part_of_the_digest(
+    tmp_path: Path,
+) -> None:
+    def loaded(attribute: str) -> Config:
+        path = tmp_path / "a3servers.xml"
+        text = config(
+            net(0, "A"),
+            net(1, "A", "B"),
+            net(2, "B"),
+            domains="A B",
+        )
+        path.write_text(text.replace('name="A"/>', f'name="A"{attribute}/>', 1))
+        return load(path)
+
+    causal, fifo, unsaid = loaded(' ordering="causal"'), loaded(' ordering="fifo"'), loaded("")
+    assert [causal.causal_domains(server) for server in (0, 1, 2)] == [[{0, 1}], [{0, 1}], []]
+    assert fifo.causal == frozenset()
+    assert fifo.digest == unsaid.digest != causal.digest
+
+
 def test_the_sample_of_the_joram_specification_is_valid_as_it_is() -> None:
     config = load(JORAM)
     (s0,) = config.servers

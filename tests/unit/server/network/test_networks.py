@@ -5,12 +5,15 @@ import msgspec
 import pytest
 
 from quorate.agents import AgentId, Note
+from quorate.engine import StampedNote
+from quorate.engine.causal_order import stamped
 from quorate.engine.server_links import Link as EngineLink
 from quorate.hachannel.transport.connection import LinkSettings
 from quorate.server.network import outgoing
 from quorate.server.network.hello import NETWORK
 from quorate.server.network.incoming import Data, Incoming
 from quorate.server.network.link_handshake import LinkHandshake
+from quorate.server.network.link_ordering import ordering_field
 from quorate.server.network.listener import Listener
 from quorate.server.network.outgoing import Outgoing
 from quorate.testing.servers.memory_network import MemoryNet
@@ -41,6 +44,9 @@ class ReplicaAddress:
         self.calls = 0
         self.commit_s = 0.01
         self.net_birth = 100 + server
+        self.net_server = server
+        self.causal = False
+        self.settled: list[int] = []
         self.replicas: list[tuple[int, str, int]] = []
         self.heard: list[int] = []
         self.reactor = net.machine(name)
@@ -68,9 +74,18 @@ class ReplicaAddress:
         self.calls += 1
         self.net.clock.callLater(self.commit_s, self.receive, birth, first_seq, notes)
 
+    def net_causal_input(
+        self, server: int, birth: int, first_seq: int, settled: int, notes: list[StampedNote]
+    ) -> None:
+        self.settled.append(settled)
+        self.net_input(server, birth, first_seq, [*notes])
+
+    def net_is_causal(self, server: int) -> bool:
+        return self.causal
+
     def meet(self, birth: int) -> None:
         if self.link.meet(birth) and self.way is not None:
-            self.way.begin_incarnation(birth, self.link.first_seq, list(self.link.waiting))
+            self.way.begin_incarnation(birth, self.link.first_seq, list(self.link.waiting), 7)
 
     def reborn(self, birth: int) -> "ReplicaAddress":
         """The same server at the same place, without its state."""
@@ -112,13 +127,18 @@ class ReplicaAddress:
             [(host, 100) for host in hosts],
             self,
             self.reactor,
-            lambda: LinkHandshake(NETWORK, {"server": self.server, "birth": self.net_birth}, None),
+            lambda: LinkHandshake(
+                NETWORK,
+                {"server": self.server, "birth": self.net_birth, **ordering_field(self.causal)},
+                None,
+            ),
             self.lines.append,
             LinkSettings(),
+            causal=self.causal,
         )
         for each in notes:
             self.link.push(each)
-        self.way.start(self.link.peer_birth, self.link.first_seq, list(self.link.waiting))
+        self.way.start(self.link.peer_birth, self.link.first_seq, list(self.link.waiting), 7)
         return self.way
 
     def send(self, *notes: Note) -> None:
@@ -427,3 +447,27 @@ def test_a_connection_on_which_nonsense_comes_is_dropped_and_made_again(
     sender.send(note(2))
     net.until(lambda: way.waiting == 0)
     assert receiver.got == numbers(2)
+
+
+def test_in_causal_order_notifications_arrive_with_their_places(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    sender.causal = receiver.causal = True
+    way = sender.send_to(["b"])
+    net.until(lambda: receiver.settled == [7])
+    sender.send(stamped(note(1), 8, ()), stamped(note(2), 9, ()))
+    net.until(lambda: sender.acked[-1:] == [2])
+    assert receiver.got == numbers(2)
+    assert way.waiting == 0
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+def test_servers_that_order_a_domain_in_two_ways_refuse_each_other_and_say_so(
+    net: MemoryNet, place: Any, causal: int
+) -> None:
+    ends = place("a", 0), place("b", 1)
+    ends[causal].causal = True
+    sender, receiver = ends
+    sender.send_to(["b"], note(1))
+    net.advance(3)
+    assert receiver.got == []
+    assert any("start both with the same file" in line for line in sender.lines)
