@@ -86,6 +86,7 @@ def test_a_state_on_a_disk_that_fits_the_classes_here_is_sound(disk: Path, xml: 
         ({"version": 2}, f"is version 2 of {BANK_NAME}.account and has no upgrade from version 1"),
         ({"kind": "str"}, "$.balance"),
     ],
+    ids=["no upgrade", "other type"],
 )
 def test_a_state_that_does_not_load_here_is_named_with_class_agent_and_reason(
     disk: Path, write: Write, xml: Any, free_port: int, release: dict[str, Any], says: str
