@@ -230,7 +230,6 @@ def learner_without_a_vote():
 )
 def learner_counted():
     original_caught_up = donor.Donor.on_caught_up
-    original_held = normal_case.Replication.held
 
     def on_caught_up(self, now, voter, message):
         self._replication.learner = message.index
@@ -239,12 +238,8 @@ def learner_counted():
             self._replication._advance()
 
     def held(self, current):
-        matches = [slave.match for slave in self._slaves.values()]
-        matches = sorted([*matches, getattr(self, "learner", 0)], reverse=True)
-        others = current.k - 1
-        if others == 0:
-            return self._synced
-        return max(original_held(self, current), min(self._synced, matches[others - 1]))
+        matches = [self._synced, *[slave.match for slave in self._slaves.values()]]
+        return sorted([*matches, getattr(self, "learner", 0)], reverse=True)[current.k - 1]
 
     with (
         patched(donor.Donor, "on_caught_up", on_caught_up),

@@ -40,9 +40,8 @@ def old_views_acknowledged():
 @mutant("One acknowledgement less than needed commits an entry.", caught=("I13",), quick=True)
 def one_ack_short():
     def held(self, current):
-        matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
-        others = max(current.k - 2, 0)
-        return min(self._synced, matches[others - 1]) if others else self._synced
+        matches = sorted([self._synced, *[slave.match for slave in self._slaves.values()]], reverse=True)
+        return matches[max(current.k - 2, 0)]
 
     with patched(normal_case.Replication, "held", held):
         yield

@@ -136,7 +136,6 @@ def entry_after_state_skipped():
 )
 def pieces_counted():
     original_ack = donor.Donor.on_chunk_ack
-    original_held = normal_case.Replication.held
 
     def on_chunk_ack(self, now, voter, message):
         if self._state.leading:
@@ -144,11 +143,8 @@ def pieces_counted():
         original_ack(self, now, voter, message)
 
     def held(self, view):
-        matches = [slave.match for slave in self._slaves.values()]
-        matches = sorted([*matches, getattr(self, "learner", 0)], reverse=True)
-        if view.k == 1:
-            return self._synced
-        return max(original_held(self, view), min(self._synced, matches[view.k - 2]))
+        matches = [self._synced, *[slave.match for slave in self._slaves.values()]]
+        return sorted([*matches, getattr(self, "learner", 0)], reverse=True)[view.k - 1]
 
     with (
         patched(donor.Donor, "on_chunk_ack", on_chunk_ack),
