@@ -117,7 +117,7 @@ class Channel(ChannelStatus):
         self._learner.hurry()
         self._replication.resume(voter)
         self._forwarding.reconnected(now, voter)
-        self._election.installation.reconnected(now, voter)
+        self._election.reconnected(now, voter)
         self._donor.reconnected(voter)
         state.attention = True
         self._step(now)

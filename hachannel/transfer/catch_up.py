@@ -99,6 +99,7 @@ class CatchUpSender:
             return
         proof.doubted = None
         proof.given = not message.bound_s > 0
+        proof.slow = now - question.asked > 2 * self._state.settings.heartbeat_s
         if not proof.given:
             proof.question = Question(question.asked, min(question.again, now + message.bound_s))
 

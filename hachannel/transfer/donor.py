@@ -5,7 +5,7 @@ it. A learner answers CaughtUp, never Ack, so no entry is committed because of i
 earlier life of the replica leaves the configuration first, then the new one comes, one change per view.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ..model.messages import CaughtUp, ChunkAck, Join, Reconfig
 from ..model.view import Voter
@@ -32,6 +32,10 @@ MAX_RESEND_STALLS = 2
 """Longest pause before unacknowledged messages are sent again, in multiples of `stall_s`."""
 
 
+def _always(_now: float, _learner: Voter) -> bool:
+    return True
+
+
 class Donor:
     """Sends the state and the log to one learner at a time, and brings it into the configuration."""
 
@@ -41,6 +45,8 @@ class Donor:
         replication.throttled = self.full
         self._lease = lease
         self.transfer: Transfer | None = None
+        self.invited: Callable[[float, Voter], bool] = _always
+        """Whether a learner whose disk is slow has promised the next view; if not, ask it."""
         self._last = 0
         """The last token used, for a transfer or for a question."""
         self._wanted: Voter | None = None
@@ -334,6 +340,13 @@ class Donor:
             self._wanted = transfer.voter
         return self._wanted
 
+    def committed(self, learner: Voter) -> int:
+        """Return the index up to which a learner knows that its log is committed; 0 if that is unknown."""
+        transfer = self.transfer
+        if transfer is None or transfer.voter != learner or not isinstance(transfer.phase, CatchUpPhase):
+            return 0
+        return transfer.hold or 0
+
     def step(self, now: float) -> bool:
         """Take the next step of a join. Return True if that is a new view. Call on an idle master only."""
         state, transfer = self._state, self.transfer
@@ -353,6 +366,8 @@ class Donor:
         if self._flow_control.lag(transfer) > 1 or not isinstance(phase, CatchUpPhase):
             return False
         if not self._catch_up.proved(now, transfer, phase):
+            return False
+        if state.log.durable and phase.proof.slow and not self.invited(now, voter):
             return False
         if voter not in view.config:
             state.output.note(f"adds voter {voter}")

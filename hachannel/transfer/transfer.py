@@ -89,6 +89,8 @@ class Proof:
     """The last question since the view began; None if there was none."""
     given: bool = False
     """The learner answered within `view_change_s`, and no grant binds it."""
+    slow: bool = False
+    """The answer took longer than two heartbeats, as with a slow disk."""
     doubted: float | None = None
     """Time of the first question since the last answer in time; None if no question is open."""
 

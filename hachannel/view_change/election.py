@@ -42,6 +42,7 @@ from .choice import (
 )
 from .founding import AlreadyFounded, FirstView, Founding, Impossible, Waiting
 from .installation import Installation, Installing
+from .invitation import Invitations
 from .slow_disks import SlowDisks
 
 MAX_YIELDS = 2
@@ -68,6 +69,7 @@ class Election:
         self.installation = Installation(state, replication, lease, self.abandon)
         self._slow_disks = SlowDisks(state)
         self._attempt: Preparing | Fetching | None = None
+        self._invitations = Invitations(state, donor)
         self.since = 0.0
         """Time when the last proposal known here made progress."""
         self.failures = 0
@@ -147,15 +149,21 @@ class Election:
         state = self._state
         if self._lease.blocks(now, state.me):
             return
-        number = ViewNumber(self.next_counter(), state.me.replica, state.me.incarnation)
+        number, promises = self._invitations.next_number()
         state.output.note(f"proposes view {number}: {reason}")
         self._proposals += 1
         self.installation.current = None
-        self._attempt = Preparing(number, reason, now, now, now, exclude, boot, self._donor.ready())
+        learner = self._donor.ready()
+        self._attempt = Preparing(number, reason, now, now, now, exclude, boot, learner, promises)
         self.since = now
         state.promise(number)
         self._send_prepare(self._attempt)
         state.output.send_after_sync(state.me.replica, self._promise(number))
+
+    def reconnected(self, now: float, voter: Voter) -> None:
+        """Send again what may be lost with a connection."""
+        self._invitations.withdraw(voter)
+        self.installation.reconnected(now, voter)
 
     def _send_prepare(self, attempt: Preparing) -> None:
         """Ask all peers that have not answered; for the first view, only those that may found a cluster."""
@@ -164,10 +172,6 @@ class Election:
             asked = founds(link, self._state.configuration.birth) if attempt.boot else not link.foreign
             if link.connected and link.voter not in attempt.promises and asked:
                 self._state.output.send_after_sync(link.replica, message)
-
-    def next_counter(self) -> int:
-        """Return a view counter above all that were seen, so that no number is used twice."""
-        return self._state.counter + 1
 
     def _promise(self, number: ViewNumber) -> Promise:
         """Return the promise of this replica: its view and the end of its log."""
@@ -269,6 +273,7 @@ class Election:
             # The latest message counts, so that a voter which returned is not left out again and again. But
             # the promise may be older than the voter's decision to leave, for example after a slow sync.
             link.leaving = message.leaving or (link.leaving and message.number <= link.left_at)
+        self._invitations.promised(voter, message)
         attempt = self._attempt
         if isinstance(attempt, Preparing) and message.number == attempt.number:
             if message.accepted is not None:

@@ -9,7 +9,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.model import view
 from quorate.hachannel.model.messages import Join, decode_reconfig
 from quorate.hachannel.protocol import view_triggers
-from quorate.hachannel.view_change import choice, election, installation
+from quorate.hachannel.view_change import choice, election, installation, invitation
 from quorate.testing.channel import world
 from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
@@ -82,7 +82,7 @@ def number_reused():
         accepted = self._state.accepted
         return accepted.number.counter + 1 if accepted is not None else 1
 
-    with patched(election.Election, "next_counter", counter):
+    with patched(invitation.Invitations, "next_counter", counter):
         yield
 
 

@@ -178,9 +178,9 @@ def slow_down(cluster, host, write_s):
     host.machine.sync_later = later
 
 
-def late_with_a_slow_disk(write_s):
+def late_with_a_slow_disk(write_s, mode="ALL"):
     """Return a cluster, its master, a replica that returns with a slow disk, and the view without it."""
-    cluster = ScriptedCluster(3, disk=True)
+    cluster = ScriptedCluster(3, settings=Settings(mode=mode), disk=True)
     master = cluster.form()
     cluster.everywhere(cluster.submit(master, 20))
     late = cluster.hosts[2]
@@ -206,6 +206,39 @@ def test_a_learner_with_a_slow_disk_is_taken_in_at_the_first_attempt(write_s):
     cluster.run(12 * write_s)
     assert master.channel.view.number.counter == before.number.counter + 1
     assert late.channel.role == "slave"
+
+
+@pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
+def test_a_learner_with_a_slow_disk_promises_its_view_while_the_master_goes_on(mode):
+    cluster, master, late, before = late_with_a_slow_disk(2.0, mode)
+    late_promised = late.channel.state.promised
+    cluster.until(lambda: late.channel.state.promised > max(late_promised, before.number))
+    assert master.channel.view == before
+    assert master.channel.can_submit
+    assert master.channel.state.promised == before.number
+    payloads = cluster.submit(master, 3)
+    cluster.until(lambda: cluster.delivered_once.keys() >= set(payloads))
+    assert master.channel.view == before
+    cluster.until(lambda: late.channel.role == "slave")
+    assert master.channel.view.number.counter == before.number.counter + 1
+
+
+def test_a_master_that_restarts_uses_no_number_that_a_learner_has_promised():
+    cluster, master, late, before = late_with_a_slow_disk(2.0)
+    cluster.until(lambda: late.channel.state.promised > before.number)
+    promised = late.channel.state.promised
+    master.crash()
+    master.start()
+    assert master.channel.state.promised == promised
+    cluster.everywhere(cluster.submit(cluster.whole(), 3))
+
+
+def test_a_learner_that_reconnects_is_asked_for_its_promise_again():
+    cluster, _, late, before = late_with_a_slow_disk(0.5)
+    cluster.until(lambda: late.channel.state.promised > before.number)
+    late.crash()
+    late.start()
+    cluster.everywhere(cluster.submit(cluster.whole(), 3))
 
 
 def test_a_donor_believes_a_learner_that_has_more_than_was_sent_again():
