@@ -21,6 +21,7 @@ from pathlib import Path
 
 from examples.collocated import AddJob
 from quorate import QueueGap, local_server
+from quorate.services import Service
 
 
 def watch() -> None:
@@ -36,9 +37,15 @@ def watch() -> None:
                 print("sent", outcome.value, file=seen, flush=True)
 
 
-threading.Thread(target=watch, daemon=True).start()
+class Watch(Service):
+    @classmethod
+    def on_replica(cls, replica):
+        threading.Thread(target=watch, daemon=True).start()
+
+    def init(self, ctx, args, first_time):
+        pass
 """
-"""A module of agents: a thread of every replica writes down what is put into a queue, and sends once."""
+"""A service: a thread of every replica writes down what is put into a queue, and sends once."""
 
 
 def total(client: Connection, jobs: int) -> Total:
@@ -67,10 +74,8 @@ def test_collocated_clients_do_every_job_once_and_threads_see_it_on_every_replic
     make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)  # the configuration is checked here
-    services = '<service class="examples.collocated:Worker"/>'
-    site = make_site(
-        Part("s0", 3, services=services), modules={"watching": WATCHING}, agent_modules="watching"
-    )
+    services = '<service class="examples.collocated:Worker"/><service class="watching:Watch"/>'
+    site = make_site(Part("s0", 3, services=services), modules={"watching": WATCHING})
     site.deploy("examples.collocated:Jobs")
     with connect(site.url(), user="root", password="root") as client:
         for number in range(1, JOBS + 1):

@@ -133,7 +133,7 @@ def test_an_asyncio_client_waits_for_the_master_and_has_every_operation(
     here: Here, pool: ThreadPoolExecutor
 ) -> None:
     async def work() -> list[Any]:
-        async with aconnect("local:") as connection:
+        async with aconnect("local:here") as connection:
             await connection.send("alice", Deposit(1))
             received = (await connection.receive(timeout=BOUND_S)).notification
             return [received, await connection.request("alice", Deposit(2), reply=Balance)]
