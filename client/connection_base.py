@@ -72,7 +72,7 @@ def new_driver(
     reconnect_s = seconds("reconnect_timeout", reconnect_timeout, least_s=LEAST_S)
     if settings is not None and not isinstance(settings, SessionSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"settings is {settings!r}; give a quorate.client.SessionSettings, or None")
-    tuned = settings or SessionSettings(reconnect_timeout_s=reconnect_s)
+    tuned = settings or SessionSettings(open_timeout_s=reconnect_s, reconnect_timeout_s=reconnect_s)
     if timeout is not None:
         tuned = attrs.evolve(tuned, open_timeout_s=seconds("timeout", timeout, least_s=LEAST_S))
     elif settings is None and local:

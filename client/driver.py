@@ -1,16 +1,19 @@
 """The driver of a session, over a transport of any event loop."""
 
+import logging
 from collections.abc import Sequence
 from typing import Final, Protocol
 
 from .errors import QuorateClientError
-from .events import Connect, Disconnect
+from .events import Connect, Disconnect, StillOpening
 from .frames import ServerNote
 from .pending import PendingRequests, Waiter
 from .session import Session
 from .url import Endpoint
 
 __all__ = ["CLOSE_GRACE_S", "Driver", "Port"]
+
+_log: Final = logging.getLogger("quorate.client")
 
 CLOSE_GRACE_S: Final = 2.0
 """Time for the last bytes to leave on a connection that is closed; then it is aborted."""
@@ -162,6 +165,8 @@ class Driver:
                             port.connect(endpoint)
                         case Disconnect():
                             port.disconnect()
+                        case StillOpening(text):
+                            _log.warning("%s", text)
                         case _:
                             self.pending.handle(event)
             while not self.paused and (data := session.data_to_send(port.seconds())):

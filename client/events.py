@@ -21,6 +21,7 @@ __all__ = [
     "Opened",
     "Resumed",
     "SessionSettings",
+    "StillOpening",
 ]
 
 
@@ -28,8 +29,8 @@ __all__ = [
 class SessionSettings:
     """Time limits in seconds, and bounds."""
 
-    open_timeout_s: float = 10.0
-    """Time to open the connection for the first time."""
+    open_timeout_s: float = 120.0
+    """Time to open the connection for the first time: a failover may be under way, as in a reconnection."""
     reconnect_timeout_s: float = 120.0
     """Time to reopen the connection, before the session ends with `ConnectionLost`."""
     attempt_timeout_s: float = 2.0
@@ -99,6 +100,14 @@ class Opened:
 
 
 @attrs.frozen
+class StillOpening:
+    """No master was found for a while, and the connection was never open: `text` says why, for each
+    replica."""
+
+    text: str
+
+
+@attrs.frozen
 class Acknowledged:
     """The cluster has everything up to this number."""
 
@@ -133,4 +142,6 @@ class Ended:
     error: QuorateClientError | None
 
 
-Event = Connect | Disconnect | Opened | Acknowledged | Delivered | Interrupted | Resumed | Ended
+Event = (
+    Connect | Disconnect | Opened | StillOpening | Acknowledged | Delivered | Interrupted | Resumed | Ended
+)

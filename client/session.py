@@ -37,6 +37,7 @@ from .events import (
     Opened,
     Resumed,
     SessionSettings,
+    StillOpening,
 )
 from .frames import (
     DEFAULT_MAX_FRAME,
@@ -67,6 +68,8 @@ from .url import Endpoint
 
 __all__ = ["Session"]
 
+NOTICE_S: Final = 3.0
+"""A program that waits longer than this for its first master is told why."""
 MAX_SERVER_FRAME: Final = 16 * 1024 * 1024
 """Largest frame that a server may send, in bytes."""
 INPUT_OVERHEAD: Final = 32
@@ -81,6 +84,9 @@ class Session:
     that can be understood without it are classes of their own: `ConnectionAttempts`, `KeepAlive`, `Outbox`,
     `ReplyWindow`, `InboxWindow`, `DelayedAck`, `FrameBuffer` and, behind the driver, `PendingRequests`.
     """
+
+    notice_s: float | None = NOTICE_S
+    """Time without a first master after which the session reports why; None: never."""
 
     def __init__(
         self,
@@ -112,6 +118,8 @@ class Session:
         self._last_ping = 0
         self._handshakes = 0
         self._close_sent = False
+        self._notice_at: float | None = None
+        """The time at which to report that there is no master yet."""
         self._buffer = FrameBuffer(MAX_SERVER_FRAME)
 
     # What the driver observes.
@@ -160,10 +168,9 @@ class Session:
         match self._state:
             case New() | Closed():
                 return None
-            case Waiting(until):
-                return min(until, self._attempts.deadline)
-            case Connecting(_, deadline) | Handshaking(_, deadline):
-                return min(deadline, self._attempts.deadline)
+            case Waiting(until) | Connecting(_, until) | Handshaking(_, until):
+                until = min(until, self._attempts.deadline)
+                return until if self._notice_at is None else min(until, self._notice_at)
             case Closing(deadline):
                 return deadline
             case Open(_, _, keep_alive):
@@ -181,6 +188,7 @@ class Session:
     def start(self, now: float) -> None:
         """Begin to connect."""
         if isinstance(self._state, New):
+            self._notice_at = None if self.notice_s is None else now + self.notice_s
             self._attempt(self._attempts.start(now))
 
     def connected(self, now: float) -> None:
@@ -277,6 +285,13 @@ class Session:
 
     def tick(self, now: float) -> None:
         """Process the passing of time. May be called at any time."""
+        if self._notice_at is not None and now >= self._notice_at:
+            self._notice_at = None
+            if isinstance(self._state, (Waiting, Connecting, Handshaking)):
+                left_s = self._attempts.deadline - now
+                self._events.append(
+                    StillOpening(f"no master yet, tries for {left_s:.0f} s more: {self._attempts.failures()}")
+                )
         match self._state:
             case Waiting() | Connecting() | Handshaking() if now >= self._attempts.deadline:
                 self._end(self._timeout_error())
@@ -401,6 +416,7 @@ class Session:
             return
         first = self.connection is None
         self.connection = frame.connection
+        self._notice_at = None
         self.idle_timeout_s = max(frame.idle_timeout_s, 0.1)
         self.max_frame = max(frame.max_frame, 1024)
         self._window = max(1, min(self.settings.window, frame.window))

@@ -32,6 +32,7 @@ class LocalSession(Session):
         settings: SessionSettings,
     ) -> None:
         """`settings.open_timeout_s` is the time for the replica to become master."""
+        self.notice_s = None  # a slave waits for years, as it should
         settings = attrs.evolve(
             settings,
             attempt_timeout_s=MAX_SECONDS,

@@ -18,6 +18,7 @@ from quorate.client import (
     connect,
     pending,
 )
+from quorate.client.session import Session
 
 
 @pytest.fixture
@@ -143,6 +144,16 @@ def test_without_a_server_the_error_names_what_was_tried(model):
     port = model.ports[1]
     with pytest.raises(Unavailable, match=f"127.0.0.1:{port}: connection refused"):
         connect(f"quorate://127.0.0.1:{port}", user="root", password="root", timeout=0.3)
+
+
+def test_a_program_that_waits_for_its_first_master_is_told_why(model, monkeypatch, caplog):
+    port = model.ports[1]
+    monkeypatch.setattr(Session, "notice_s", 0.1)
+    with pytest.raises(Unavailable):
+        connect(f"quorate://127.0.0.1:{port}", user="root", password="root", timeout=0.4)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("quorate.client", "WARNING")
+    assert f"127.0.0.1:{port}: connection refused" in record.getMessage()
 
 
 def test_a_name_without_agent_is_an_error(model):

@@ -7,7 +7,9 @@ import pytest
 
 from quorate import Notification, ReplyTo
 from quorate.agents import AgentId
+from quorate.client import SessionSettings
 from quorate.client.arguments import send_arguments
+from quorate.client.connection_base import new_driver
 
 
 @attrs.frozen
@@ -38,3 +40,19 @@ def test_an_address_that_can_be_read_is_accepted() -> None:
     assert send_arguments("zoë@s1", Go(), 3)[::3] == ("zoë@s1", 3)
     assert send_arguments(agent, Go(), 0)[::3] == (agent, 0)
     assert send_arguments(ReplyTo(agent, 7), Go(), 0)[::3] == (agent, 7)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "settings", "limit_s"),
+    [
+        (None, None, 300.0),
+        (5, None, 5.0),
+        (None, SessionSettings(open_timeout_s=7.0), 7.0),
+        (5, SessionSettings(open_timeout_s=7.0), 5.0),
+    ],
+)
+def test_the_first_master_is_waited_for_as_long_as_a_later_one_unless_said_otherwise(
+    timeout: float | None, settings: SessionSettings | None, limit_s: float
+) -> None:
+    driver = new_driver("quorate://localhost:2560", "root", "root", timeout, 300, settings)
+    assert driver.session.settings.open_timeout_s == limit_s

@@ -21,6 +21,7 @@ from quorate.client.events import (
     Opened,
     Resumed,
     SessionSettings,
+    StillOpening,
 )
 from quorate.client.frames import (
     Bye,
@@ -329,6 +330,11 @@ def test_an_attempt_that_hangs_is_given_up_for_the_next_replica():
     driver.at(2.0)
     assert driver.events() == [Disconnect(), Connect(B)]
     driver.session.connected(2.0)
+    assert driver.session.deadline == 3.0
+    driver.at(3.0)
+    (notice,) = driver.events()
+    assert isinstance(notice, StillOpening)
+    assert "tries for 117 s more: a:1: no connection within 2 s; b:2: no answer in time" in notice.text
     driver.at(8.0)
     assert driver.events()[0] == Disconnect()
 
