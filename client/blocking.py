@@ -479,6 +479,9 @@ def connect(
 ) -> Connection:
     """Open a connection to a server, whichever of its replicas is master.
 
+    Without a master it waits, because a failover may be under way. After 3 s a warning of the logger
+    ``quorate.client`` says why no replica answers.
+
     With a URL ``local:`` the server runs in this process: the call waits until its replica is master, and the
     connection ends when it is master no longer (docs/collocated.md).
 
@@ -486,9 +489,7 @@ def connect(
         url: the replicas, ``quorate://host:port,host:port``; in their process ``local:`` or ``local:s0/1``.
         user: name of a user of the server's ConnectionManager; with ``local:`` any name, or none.
         password: the user's password; not looked at with ``local:``.
-        timeout: seconds to find the master; None: as long as `reconnect_timeout`, because a failover may be
-            under way, and with ``local:`` no limit. After 3 s a warning of the logger ``quorate.client`` says
-            why no replica answers.
+        timeout: seconds to find the master, by default `reconnect_timeout`; with ``local:`` no limit.
         request_timeout: seconds that `Connection.request` waits if it is given no timeout; None: no limit.
         reconnect_timeout: seconds to find a master again, before the connection ends.
         settings: finer tuning; its own `timeout`, if that is not given here, and `reconnect_timeout` count.

@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast, overload
 from twisted.internet.defer import Deferred
 
 from ...agents import AgentId, Notification, ReplyTo
-from ...client import Received, SessionSettings
+from ...client import QuorateClientError, Received, SessionSettings
 from ...client.driver import Driver
 from ...client.pending import PendingRequests, ReplyTypes
 from ...client.session import Session
@@ -194,6 +194,21 @@ class SimulatedClient:
     def receive(self, *, timeout: float = LIMIT_S) -> Received:
         """Return the next notification that answers no request."""
         return self._wait(self._connection.receive(timeout=timeout))
+
+    def listen(
+        self,
+        callback: Callable[[Received], object],
+        ended: Callable[[QuorateClientError | None], None] | None = None,
+    ) -> None:
+        """Have `callback` called with each notification that answers no request, while virtual time passes.
+
+        It runs on the clock of the cluster, so it must not call this client: these calls let time pass.
+        """
+        self._connection.listen(callback, ended)
+
+    def stop_listening(self) -> None:
+        """Stop to call the listener; further notifications wait for `receive`."""
+        self._wait(self._connection.stop_listening())
 
     def close(self) -> None:
         """Send what is left, and close the connection."""

@@ -19,6 +19,7 @@ from quorate import (
     aconnect,
     connect,
 )
+from quorate.client import Received
 from quorate.client.local.registry import register, unregister
 from quorate.client.local.server import LocalListener, LocalOffer, LocalServer
 from quorate.client.local.thread_queue import ThreadQueue
@@ -224,3 +225,32 @@ def test_a_server_with_too_many_connections_says_so_to_a_client_of_its_process(
     with pytest.raises(Unavailable, match="opens no connection: the server has 1 connections already"):
         here.result(pool.submit(connect, "local:here"))
     here.result(pool.submit(first.close))
+
+
+def test_a_listener_of_a_collocated_client_gets_each_notification_and_the_end(
+    here: Here, pool: ThreadPoolExecutor
+) -> None:
+    got: list[Any] = []
+    ends: list[Any] = []
+    answers: list[Any] = []
+
+    def listener(received: Received) -> None:
+        got.append(received.notification)
+        if len(got) == 2:  # a listener may use its connection
+            answers.append(connection.request("alice", Deposit(10), reply=Balance))
+
+    here.lead()
+    connection = here.result(pool.submit(connect, "local:here"))
+    connection.listen(listener, ends.append)
+    here.result(pool.submit(connection.send, "alice", Deposit(1)))
+    here.result(pool.submit(connection.send, "alice", Deposit(2)))
+    here.until(lambda: bool(answers))
+    here.result(pool.submit(connection.stop_listening))
+    here.result(pool.submit(connection.send, "alice", Deposit(1)))
+    assert here.result(pool.submit(connection.receive)).notification == Balance(14)
+    connection.listen(listener, ends.append)
+    here.service.stop()
+    here.until(lambda: bool(ends))
+    assert (got, answers) == ([Balance(1), Balance(3)], [Balance(13)])
+    assert isinstance(ends[0], ConnectionLost)
+    here.result(pool.submit(connection.close))

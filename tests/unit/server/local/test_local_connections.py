@@ -120,3 +120,21 @@ def test_a_name_that_stands_for_several_replicas_is_refused_with_their_names(pla
         with pytest.raises(Unavailable, match="s0/0, s0/1, s0/2"):
             url_server(url)
     assert url_server("local:s0/1") is place.replicas[1].local
+
+
+def test_a_listener_is_called_in_the_thread_of_the_server_and_told_the_end(place: Place) -> None:
+    master = place.master()
+    place.deploy(master, Account, "alice")
+    connection = place.result(place.open(master))
+    got: list[Any] = []
+    ends: list[Any] = []
+    connection.listen(lambda received: got.append(received.notification), ends.append)
+    place.result(connection.send("alice", Deposit(5)))
+    assert place.result(connection.request("alice", Deposit(1))) == Balance(6)
+    place.result(connection.send("alice", Deposit(-1)))
+    place.net.until(lambda: len(got) == 2)
+    assert got[0] == Balance(5)
+    assert (got[1].error, got[1].message) == ("ValueError", "no debts")
+    place.cut_off(master)
+    place.net.until(lambda: bool(ends))
+    assert isinstance(ends[0], ConnectionLost)
