@@ -97,7 +97,9 @@ class LocalConnections(ClientConnections):
     def _open(self, link: ClientConnection, user: str) -> None:
         name = f"{LOCAL_USER} {user}" if user else LOCAL_USER
         settings = self.settings
-        request = Open(name, settings.idle_timeout_s, settings.max_connections, local=True)
+        request = Open(
+            name, settings.idle_timeout_s, settings.max_connections, local=True, administrator=True
+        )
         note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
         self._request(link, note, lambda reply: self._opened(link, reply))
 

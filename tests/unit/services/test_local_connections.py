@@ -145,6 +145,16 @@ def test_an_asyncio_client_waits_for_the_master_and_has_every_operation(
     assert here.result(done) == [Balance(1), Balance(3)]
 
 
+def test_a_client_in_the_process_may_administer_agents(here: Here, pool: ThreadPoolExecutor) -> None:
+    def work() -> list[str]:
+        with connect("local:here") as connection:
+            connection.pause("alice")
+            return [row.name for row in connection.agents() if row.paused]
+
+    here.lead()
+    assert here.result(pool.submit(work)) == ["alice"]
+
+
 def test_more_than_fits_between_the_threads_arrives_in_both_directions(
     here: Here, pool: ThreadPoolExecutor
 ) -> None:
