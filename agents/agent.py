@@ -284,7 +284,7 @@ class AgentSpec:
         """
         for name, allowed in self.plain:
             value = getattr(agent, name)
-            kind = type(value)
+            kind = type(value)  # pyright: ignore[reportUnknownVariableType]
             if kind not in allowed:
                 if isinstance(value, allowed) and kind is not bool:
                     continue

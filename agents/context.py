@@ -45,11 +45,11 @@ _EXPLICIT: Final = -1
 class Outcome:
     """The requests of a reaction. They take effect only if the reaction ends without an exception."""
 
-    sends: list[Note] = attrs.field(factory=list)
-    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=list)
+    sends: list[Note] = attrs.field(factory=lambda: [])
+    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=lambda: [])
     """(timer, due_ns, type, payload)"""
-    cancelled: list[int] = attrs.field(factory=list)
-    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=list)
+    cancelled: list[int] = attrs.field(factory=lambda: [])
+    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=lambda: [])
     deleted: bool = False
 
 

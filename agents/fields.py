@@ -57,7 +57,7 @@ def lost_fields(kind: Any) -> list[str]:
     return [name for name in field_names(kind) or () if name.startswith("_")]
 
 
-def is_frozen(cls: type) -> bool:
+def is_frozen(cls: type[Any]) -> bool:
     """Return whether the fields of an attrs class, a dataclass or a Struct cannot be assigned."""
     if issubclass(cls, msgspec.Struct):
         return bool(cls.__struct_config__.frozen)

@@ -18,7 +18,9 @@ TOO_DEEP: Final = (
 )
 """What is wrong with such a value, and the remedy."""
 
-_CONTAINERS: Final = frozenset((list, tuple, dict))
+_MAP: Final[Any] = dict
+"""The type of maps, in a form that a type checker does not follow to keys and values of unknown types."""
+_CONTAINERS: Final = frozenset((list, tuple, _MAP))
 _decode: Final = msgspec.msgpack.Decoder().decode
 
 
@@ -41,7 +43,7 @@ def nested_too_deep(data: bytes) -> bool:
             part
             for value in level
             if type(value) in _CONTAINERS
-            for part in (chain(value, value.values()) if type(value) is dict else value)
+            for part in (chain(value, value.values()) if type(value) is _MAP else value)
             if type(part) in _CONTAINERS
         ]
         if not level:

@@ -119,7 +119,7 @@ class Cell:
     reactions: int = 0
     changed: int = 0
     """The entry that changed it last."""
-    _checked_bytes: int = 0
+    _checked_bytes: int = attrs.field(default=0, alias="checked_bytes")
     """Size of the state when a reaction last had it saved; `_since_bytes` is that of the reactions since."""
     _since_bytes: int = 0
 

@@ -91,7 +91,7 @@ class EngineState:
         self.position = 0
         self.applied = 0
         self.now_ns = 0
-        self.dead_letters = 0
+        self.dead_letters: int = 0
         self.stopped_turn = ""
         """The report of the last turn that was stopped here. It only serves the status: it is no part of the
         replicated state."""

@@ -63,13 +63,13 @@ class PrecopyRounds(Generic[K]):
     _now: Callable[[], int]
     _start: Marker
     """State of the copy before this transfer."""
-    _few: int = FEW
+    _few: int = attrs.field(default=FEW, alias="few")
     marks: dict[K, None] = attrs.field(factory=dict[K, None])
     """Parts that were changed, added or removed since they were sent; the owner of the parts adds them."""
-    _unsorted: "deque[K]" = attrs.field(factory=deque, init=False)
-    _buckets: dict[int, list[K]] = attrs.field(factory=dict, init=False)
-    _order: "deque[int]" = attrs.field(factory=deque, init=False)
-    _queue: "deque[K]" = attrs.field(factory=deque, init=False)
+    _unsorted: "deque[K]" = attrs.field(factory=deque[K], init=False)
+    _buckets: dict[int, list[K]] = attrs.field(factory=dict[int, list[K]], init=False)
+    _order: "deque[int]" = attrs.field(factory=deque[int], init=False)
+    _queue: "deque[K]" = attrs.field(factory=deque[K], init=False)
     _at: int = attrs.field(default=0, init=False)
     _place: tuple[int, Any] | None = attrs.field(default=None, init=False)
     _began: int = attrs.field(default=0, init=False)
