@@ -4,9 +4,15 @@ Every frame is summed by its sender and its receiver. Under a load of long messa
 master's time for this; Intel's library takes a tenth of zlib's time. It has no wheels for rare platforms.
 """
 
+from typing import TYPE_CHECKING
+
 __all__ = ["crc32"]
 
-try:
-    from isal.isal_zlib import crc32
-except ImportError:
+if TYPE_CHECKING:
+    # The stubs of isal do not say what it sums; it takes what zlib takes.
     from zlib import crc32
+else:
+    try:
+        from isal.isal_zlib import crc32
+    except ImportError:
+        from zlib import crc32

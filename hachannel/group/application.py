@@ -68,11 +68,12 @@ class Application:
     def provide_state(self) -> deque[bytes] | None:
         """Return the chunks of the state after the messages so far; None if the handler failed."""
         try:
-            state: object = self._handler.provide_state()
-            if type(state) is bytes:
+            state = cast("object", self._handler.provide_state())
+            kind: type[object] = type(state)
+            if kind is bytes:
                 state = [state]
             elif isinstance(state, NOT_A_STATE) or not isinstance(state, Iterable):
-                self._log_wrong_state(type(state))
+                self._log_wrong_state(kind)
                 return None
             chunks = deque(cast("Iterable[bytes]", state))
         except BaseException as error:

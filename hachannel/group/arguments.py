@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
-from typing import Any
+from typing import Any, cast
 
 from ..membership.membership import MAX_SEATS
 from ..model.settings import Settings
@@ -145,7 +145,7 @@ def check_all_members(value: object) -> None:
 def as_messages(payloads: Any) -> Sequence[bytes]:
     """Return the messages of one call. Raises TypeError for a single message, or no iterable at all."""
     if isinstance(payloads, list | tuple):
-        return payloads
+        return cast("Sequence[bytes]", payloads)
     if isinstance(payloads, str | bytes | bytearray | memoryview):
         raise TypeError("multicast_many takes a list of messages: use multicast for a single one")
     try:

@@ -131,7 +131,7 @@ class Listener(Factory):
                 warn(f"{named} is no address of this machine")
 
         def unknown(failure: Failure) -> None:
-            if isinstance(failure.value, DNSLookupError):
+            if isinstance(cast("Any", failure).value, DNSLookupError):
                 warn(f"{host} does not resolve here")
 
         resolve(self._reactor, host).addCallbacks(found, unknown).addErrback(lambda _: None)

@@ -237,5 +237,5 @@ class Order(Generic[T]):
 def _as_bytes(payload: object) -> bytes:
     """Return a message as bytes, so that the caller cannot change it later. Raises TypeError."""
     if isinstance(payload, bytes | bytearray | memoryview):
-        return bytes(payload)
+        return bytes(payload)  # pyright: ignore[reportUnknownArgumentType]
     raise TypeError(f"a message is bytes, not {type(payload).__name__}: encode it first")

@@ -8,6 +8,7 @@ from ..model.log import (
     Accepted,
     Activated,
     Appended,
+    Applied,
     Booted,
     Committed,
     Fitness,
@@ -63,6 +64,8 @@ class Remembered(msgspec.Struct, array_like=True):
                     self.submitters = record.submitters
             case Truncated():
                 self.last = record.index
+            case Applied():
+                pass  # Its outcome is in the frame of the write.
             case Promised():
                 self.promised = record.number
             case Accepted():

@@ -88,7 +88,8 @@ def open_error(path: Path, error: BaseException) -> BaseException:
             return Damaged(f"The journal {frames_path(path)} is damaged: it is missing.")
         case OSError():
             return unusable(frames_path(path), error)
-    return error
+        case _:
+            return error
 
 
 def database_error(path: Path, error: sqlite3.Error) -> JournalError:

@@ -14,7 +14,7 @@ mistaken for one of this file.
 import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
@@ -105,7 +105,7 @@ class FrameFile:
             if create:
                 sync_directory(path.parent)
         self._manifest = manifest
-        self.number = manifest.segments[0].first - 1
+        self.number: int = manifest.segments[0].first - 1
         """Number of the last frame."""
         self._segment = manifest.segments[0]
         self._position = 0
@@ -115,7 +115,7 @@ class FrameFile:
         self._dsync = getattr(os, "RWF_DSYNC", 0)
 
     @contextmanager
-    def open_or_closed(self) -> Iterator[None]:
+    def open_or_closed(self) -> Generator[None]:
         """Close the file if the body raises."""
         try:
             yield

@@ -4,7 +4,7 @@ A link knows no protocol above frames.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import attrs
 from twisted.internet.protocol import Protocol as TwistedProtocol
@@ -57,6 +57,9 @@ class Link(TwistedProtocol):
     It is both a protocol of Twisted and the producer of its transport, so it has more methods than most
     classes here: Twisted calls seven of them.
     """
+
+    transport: Any
+    """The connection of Twisted, a `TcpPort`; None before it is open."""
 
     def __init__(self, reactor: ClockPort, settings: LinkSettings, handler: LinkHandler) -> None:
         self.handler = handler

@@ -447,7 +447,7 @@ class Election:
         joiner = attempt.joiner
         if joiner is not None and (state.peers.ended(joiner) or not self._answers(joiner)):
             joiner = None
-        if joiner in attempt.promises and attempt.promises[joiner].unfit:
+        if joiner is not None and joiner in attempt.promises and attempt.promises[joiner].unfit:
             joiner = None
         bases = shared_prefixes(
             {voter: attempt.promises[voter] for voter in remaining if voter in config}, source, log
