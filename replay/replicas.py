@@ -37,7 +37,7 @@ def find_absences(
     now = _declared([] if latest is None else [latest])
     before = _declared(described)
     directories = {(each.server, each.replica): each for each in bare}
-    unknown = set() if described else set(directories) - present
+    unknown: set[Named] = set() if described else set(directories) - present
     traced = {name for name, _ in present}
     missing = [each for each in sorted((now | unknown) - present) if server in (None, each[0])]
     problems = [

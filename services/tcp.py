@@ -4,6 +4,8 @@ Source: HA Joram specification, sections 5.1.2 to 5.1.6. `ClientConnections` car
 service accepts them on a port, and checks users and passwords.
 """
 
+from typing import Any, cast
+
 import attrs
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
@@ -107,7 +109,8 @@ class TcpProxyService(ClientConnections):
                 settings.port, _Listener(self), interface=settings.interface
             )
         except CannotListenError as error:
-            reason = getattr(error.socketError, "strerror", None) or error.socketError
+            cause: object = cast("Any", error).socketError
+            reason = getattr(cause, "strerror", None) or cause
             raise ServiceError(
                 f"port {settings.port} of {ctx.host} cannot be listened on ({reason}); "
                 "stop the program that uses it or change the port in the configuration"

@@ -116,7 +116,7 @@ class ServerAdmin:
         hops = 0
         warned = timed_out = False
         while True:
-            previous = hint
+            previous: tuple[str, int] | None = hint
             for endpoint in sorted(endpoints, key=lambda each: (each.host, each.port) != previous):
                 left_s = ends - self.seconds()
                 if left_s < LEAST_S:

@@ -64,7 +64,9 @@ def address_conflicts(changes: Sequence[ReconfigurationStep], replicas: dict[int
     found: list[str] = []
     for change in changes:
         address = None if change.address is None else decode_address(change.address)
-        wanted = set() if address is None else {(host, port) for _, host, port in address.networks}
+        wanted: set[tuple[str, int]] = set()
+        if address is not None:
+            wanted = {(host, port) for _, host, port in address.networks}
         found += [
             f"replica {change.replica} is to be at {address}, where replica {id} of the cluster is"
             for id, seat in sorted(replicas.items())

@@ -71,15 +71,16 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
 
 def _check_one_cluster(admin: ServerAdmin) -> None:
     """Check that all replicas are in one cluster. Raises AdminError."""
+    conflict = ""
     for attempt in range(CONFLICT_POLLS):
         if attempt:
             # During a failover, the former master may not know yet that it is none.
             time.sleep(CONFLICT_PAUSE_S)
-        ((server, replicas),) = gather([admin], STATUS_TIMEOUT_S)
+        ((_, replicas),) = gather([admin], STATUS_TIMEOUT_S)
         conflict = cluster_conflict(replicas)
         if not conflict:
             return
-    raise ReconfigurationFailed(f"{server.name}: {conflict}")
+    raise ReconfigurationFailed(f"{admin.server.name}: {conflict}")
 
 
 def _check_again(reconfigurer: Reconfigurer, declared: Server) -> None:

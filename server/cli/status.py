@@ -121,7 +121,8 @@ def command(
                 if replica.pid is not None:
                     advice = _advice_for_silent(config, server_asked, replica)
                     click.echo(f"quorate: {server_asked.name}.{replica.endpoint.replica} {advice}", err=True)
-                for service, line in ((replica.status or {}).get("services") or {}).items():
+                services: dict[str, str] = (replica.status or {}).get("services") or {}
+                for service, line in services.items():
                     click.echo(f"{server_asked.name}.{replica.endpoint.replica} {service}: {line}")
                 for problem in problems(replica, same_file=differences == []):
                     name = f"{server_asked.name}.{replica.endpoint.replica}"

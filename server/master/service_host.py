@@ -66,7 +66,8 @@ class _Context(ServiceContextBase):
         self.replica = context.replica.id
         self.host = context.replica.host
         self.leased = LeasedReactor(context.reactor, submissions.may_act)
-        self.reactor: ReactorPort = self.leased
+        # It passes on what it does not have itself, which a type checker cannot see.
+        self.reactor = cast("ReactorPort", self.leased)
         self.threads = ServiceThreads(context.reactor)
         self.status_line = ""
         """The line that the service has set with `status`."""

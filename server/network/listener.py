@@ -29,7 +29,8 @@ MAX_ADMINISTRATORS = 32
 
 def _reason(error: CannotListenError) -> str:
     """Return the text of the operating system's error, without its number."""
-    return str(getattr(error.socketError, "strerror", None) or error.socketError)
+    cause: object = cast("Any", error).socketError
+    return str(getattr(cause, "strerror", None) or cause)
 
 
 class InboundHandler(Protocol):

@@ -201,7 +201,7 @@ class Durability:
             done = turns.coiterate(self._snapshotter.save_all())
         else:
             self._snapshotter.stop()
-        done.addErrback(lambda failure: self._host.log(f"saving the state: {failure.value}"))
+        done.addErrback(lambda failure: self._host.log(f"saving the state: {failure.getErrorMessage()}"))
         done.addCallback(lambda _: deferToThread(disk.close))
-        done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
+        done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.getErrorMessage()}"))
         return done.addCallback(lambda _: None)

@@ -132,8 +132,8 @@ class StateStore:
             if agents:
                 raise self._damaged("the row of the engine's state is missing")
             return None
+        index, header, count, total, kept = row
         try:
-            index, header, count, total, kept = row
             sound = _header_sum(index, header, count, total) == kept
         except _UNREADABLE:
             sound = False
@@ -250,12 +250,13 @@ class StateStore:
         # An open query would keep the file open after the connection is closed.
         with closing(rows):
             for id, name, cls, reactions, state, rest, kept in rows:
+                agent: AgentState | None
                 try:
                     agent = AgentState(AgentId.parse(id), name, cls, reactions, state, *_rest.decode(rest))
                     sound = _row(agent)[-1] == kept
                 except _UNREADABLE:
-                    sound = False
-                if not sound:
+                    agent, sound = None, False
+                if agent is None or not sound:
                     raise self._damaged(f"agent {id} is corrupt")
                 count += 1
                 total += int.from_bytes(kept, "little")
