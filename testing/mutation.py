@@ -16,7 +16,7 @@ import importlib.util
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,10 @@ MUTANTS: dict[str, Mutant] = {}
 """All mutants of the files loaded so far, by name."""
 
 
-def mutant(rule: str, **options: Any) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Any]]:
+def mutant(rule: str, **options: Any) -> Callable[[Callable[[], Generator[None]]], Callable[[], Any]]:
     """Register a generator that breaks the rule, yields, and mends it. Options: fields of `Mutant`."""
 
-    def register(function: Callable[[], Iterator[None]]) -> Callable[[], Any]:
+    def register(function: Callable[[], Generator[None]]) -> Callable[[], Any]:
         name = function.__name__
         if name in MUTANTS:
             raise ValueError(f"there are two mutants named {name}: rename one")
@@ -132,7 +132,7 @@ def mutant(rule: str, **options: Any) -> Callable[[Callable[[], Iterator[None]]]
 
 
 @contextlib.contextmanager
-def patched(target: Any, name: str, value: Any) -> Iterator[None]:
+def patched(target: Any, name: str, value: Any) -> Generator[None]:
     """Replace an attribute for a while."""
     original = getattr(target, name)
     setattr(target, name, value)
@@ -143,7 +143,7 @@ def patched(target: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def wrapped(target: Any, name: str, around: Callable[..., Any]) -> Iterator[None]:
+def wrapped(target: Any, name: str, around: Callable[..., Any]) -> Generator[None]:
     """Replace a function or method for a while by `around`, which gets the original before the arguments."""
     original = getattr(target, name)
 

@@ -22,7 +22,7 @@ def check_seed(seed: object) -> None:
         raise ValueError(f"seed is {seed!r}: give a whole number, from 0")
 
 
-def check_types(instance: Any) -> None:
+def check_types(instance: object) -> None:
     """Raise ValueError unless the fields of an attrs instance have the types of its annotations."""
     for name, kind in get_type_hints(type(instance)).items():
         value = getattr(instance, name)

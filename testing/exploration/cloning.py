@@ -2,12 +2,12 @@
 
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from copy import copy as shallow
 from enum import Enum
 from hashlib import blake2b
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -17,9 +17,11 @@ __all__ = ["canonical_form", "clone", "digest", "shift_times"]
 _LEAVES: set[type] = {type(None), bool, int, float, str, bytes, type, BuiltinFunctionType, frozenset}
 _CHANGING: set[type] = {tuple, list, dict, set, deque, MethodType, FunctionType}
 _FIELDS: dict[type, tuple[str, ...]] = {}
+_type_of: Callable[[object], type[Any]] = type
+"""Returns the class of an object, of which a type checker knows nothing."""
 
 
-def _is_leaf(kind: type) -> bool:
+def _is_leaf(kind: type[Any]) -> bool:
     """Return whether instances of a class never change. The answer is kept in `_LEAVES`."""
     if kind in _CHANGING:
         return False
@@ -29,12 +31,12 @@ def _is_leaf(kind: type) -> bool:
         leaf = kind.__setattr__ is not object.__setattr__ and "frozen" in kind.__setattr__.__name__
     else:
         # Named tuples hold only objects that do not change.
-        leaf = issubclass(kind, Enum) or (issubclass(kind, tuple) and kind is not tuple)
+        leaf = issubclass(kind, Enum) or tuple in kind.__mro__[1:]
     (_LEAVES if leaf else _CHANGING).add(kind)
     return leaf
 
 
-def _fields(kind: type) -> tuple[str, ...]:
+def _fields(kind: type[Any]) -> tuple[str, ...]:
     """Return the slots of a class; its instances may have a __dict__ besides."""
     names = _FIELDS.get(kind)
     if names is None:
@@ -52,7 +54,7 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
     yield from getattr(thing, "__dict__", {}).items()
-    for name in _fields(type(thing)):
+    for name in _fields(_type_of(thing)):
         if hasattr(thing, name):
             yield name, getattr(thing, name)
 
@@ -62,7 +64,7 @@ def clone(thing: Any, memo: dict[int, Any]) -> Any:
 
     memo: copies by the id of their originals. To share an object, put it there as its own copy.
     """
-    kind: Any = type(thing)
+    kind: Any = _type_of(thing)
     if kind in _LEAVES:
         return thing
     known = memo.get(id(thing))
@@ -162,18 +164,18 @@ def shift_times(thing: Any, by_s: float, but: Collection[Any] = ()) -> None:
     seen = {id(each) for each in but}
 
     def walk(thing: Any) -> None:
-        kind = type(thing)
+        kind: Any = _type_of(thing)
         if kind in _LEAVES or kind in (MethodType, FunctionType) or id(thing) in seen or _is_leaf(kind):
             return
         seen.add(id(thing))
         if isinstance(thing, dict):
-            for key, value in thing.items():
+            for key, value in cast("Iterable[tuple[Any, Any]]", thing.items()):
                 if type(value) is float:
                     thing[key] = _older(value, by_s)
                 else:
                     walk(value)
         elif isinstance(thing, list | deque | tuple | set):
-            for each in thing:
+            for each in cast("Iterable[Any]", thing):
                 walk(each)
         else:
             for name, value in list(_attributes(thing)):
@@ -195,7 +197,7 @@ def _older(time: float, by_s: float) -> float:
 def canonical_form(thing: Any, skip: Collection[str], seen: dict[int, int] | None = None) -> Any:
     """Return plain values that are equal for equal objects. Functions, and attributes in `skip`, do not
     count."""
-    kind: Any = type(thing)
+    kind: Any = _type_of(thing)
     if kind in _LEAVES:
         return sorted(thing) if kind is frozenset else None if kind is type else thing
     if kind is MethodType or kind is FunctionType:

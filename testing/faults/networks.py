@@ -133,8 +133,9 @@ class Deaf(Fault, frozen=True):
         host = cluster.pick(self.who, random)
         if host is None:
             return False
-        pairs = [(other.replica, host.replica) for other in cluster.world.hosts if other is not host]
-        return cluster.cut([pair[::-1] if self.dumb else pair for pair in pairs], self.for_s)
+        me = host.replica
+        others = [other.replica for other in cluster.world.hosts if other is not host]
+        return cluster.cut([(me, other) if self.dumb else (other, me) for other in others], self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Deaf":  # noqa: ARG003

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import msgspec
@@ -43,7 +43,7 @@ def read_fault(plain: Any, position: int) -> Fault:
     """Return a fault from decoded JSON. Raises InvalidSchedule."""
     if not isinstance(plain, dict):
         raise InvalidSchedule(f"fault {position} is no object with the fields of a fault: {as_json(plain)}")
-    fields: dict[str, Any] = dict(plain)
+    fields = dict(cast("dict[str, Any]", plain))
     known = ", ".join(FAULTS)
     if "fault" not in fields:
         raise InvalidSchedule(f"fault {position} lacks the field 'fault', with its name: one of {known}")
@@ -60,11 +60,13 @@ def read_shape(plain: Any) -> Shape:
     """Return a shape from decoded JSON. Raises InvalidSchedule."""
     parts: list[tuple[Any, type, str]] = [(plain, Shape, "shape")]
     if isinstance(plain, dict):
-        parts.append((plain.get("settings"), Settings, "shape.settings"))
-        parts.append((plain.get("weather"), Weather, "shape.weather"))
+        given = cast("dict[str, Any]", plain)
+        parts.append((given.get("settings"), Settings, "shape.settings"))
+        parts.append((given.get("weather"), Weather, "shape.weather"))
     for part, kind, place in parts:
         names = [field.name for field in attrs.fields(kind)]
-        unknown = sorted(map(repr, set(part) - set(names))) if isinstance(part, dict) else []
+        keys = set(cast("dict[str, Any]", part) if isinstance(part, dict) else ())
+        unknown = sorted(map(repr, keys - set(names)))
         if unknown:
             raise InvalidSchedule(f"{place} has no {', '.join(unknown)}, but {', '.join(names)}")
     return convert(plain, Shape, "shape")
@@ -79,7 +81,8 @@ def check_faults(faults: Sequence[Fault], shape: Shape, *, administrator: bool, 
     if administrator:
         replicas = max(replicas, MAX_REPLICAS)
     for position, fault in enumerate(faults):
-        if not isinstance(fault, Fault):
+        # Callers that no type checker has seen may give anything.
+        if not isinstance(fault, Fault):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidSchedule(f"fault {position} is no fault: {fault!r}")
         reason = _reason(fault, shape, replicas)
         if not reason and end is not None and fault.at > end:

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import msgspec
 
@@ -25,7 +25,7 @@ Lease = lease.Lease
     explore="leases",
     budget={"tick": 0},
 )
-def lease_not_awaited() -> Iterator[None]:
+def lease_not_awaited() -> Generator[None]:
     def on_mark(original, self, now, voter, mark):
         original(self, now, voter, mark)
         self.until = -math.inf
@@ -35,7 +35,7 @@ def lease_not_awaited() -> Iterator[None]:
 
 
 @mutant("A grant counts from its arrival instead of from the time of its mark.")
-def grant_counted_from_its_arrival() -> Iterator[None]:
+def grant_counted_from_its_arrival() -> Generator[None]:
     def on_grant(original, self, now, voter, message):
         original(self, now, voter, msgspec.structs.replace(message, mark=now))
 
@@ -88,7 +88,7 @@ def _grants_longer_by(factor):
     scenario=a_master_with_a_slow_clock_loses_its_connections,
     caught=("I11",),
 )
-def drift_ignored() -> Iterator[None]:
+def drift_ignored() -> Generator[None]:
     with _grants_longer_by(lambda drift: (1 + drift) / (1 - drift)):
         yield
 
@@ -98,7 +98,7 @@ def drift_ignored() -> Iterator[None]:
     scenario=a_master_with_a_slow_clock_loses_its_connections,
     caught=("I11",),
 )
-def drift_once() -> Iterator[None]:
+def drift_once() -> Generator[None]:
     with _grants_longer_by(lambda drift: 1 + drift):
         yield
 
@@ -108,13 +108,13 @@ def drift_once() -> Iterator[None]:
     scenario=a_master_with_a_slow_clock_loses_its_connections,
     caught=("I11",),
 )
-def drift_other_way() -> Iterator[None]:
+def drift_other_way() -> Generator[None]:
     with _grants_longer_by(lambda drift: ((1 + drift) / (1 - drift)) ** 2):
         yield
 
 
 @mutant("One grant less than a majority gives the lease.", caught=("I11",), quick=True)
-def grants_below_majority() -> Iterator[None]:
+def grants_below_majority() -> Generator[None]:
     def expires(self):
         view = self._state.accepted
         if self._reigns_since is None or view is None:
@@ -128,7 +128,7 @@ def grants_below_majority() -> Iterator[None]:
 
 
 @mutant("A master keeps the lease until it knows of another view.", caught=("I11",))
-def lease_without_end() -> Iterator[None]:
+def lease_without_end() -> Generator[None]:
     def expires(original, self):
         return math.inf if self.held or original(self) > self._state.now else -math.inf
 
@@ -137,7 +137,7 @@ def lease_without_end() -> Iterator[None]:
 
 
 @mutant("A voter grants to a master although it has promised another view.", caught=("I11",))
-def granted_against_a_promise() -> Iterator[None]:
+def granted_against_a_promise() -> Generator[None]:
     with patched(lease, "proposer", _whoever):
         yield
 
@@ -159,7 +159,7 @@ class _Anybody:
 @mutant(
     "A grant counts only if it arrives within one heartbeat, so a slow network has no lease.", caught=("L1",)
 )
-def late_grants_dropped() -> Iterator[None]:
+def late_grants_dropped() -> Generator[None]:
     def on_grant(original, self, now, voter, message):
         if now - message.mark <= self._state.settings.heartbeat_s:
             original(self, now, voter, message)
@@ -169,7 +169,7 @@ def late_grants_dropped() -> Iterator[None]:
 
 
 @mutant("A master asks for grants again only when it has lost the lease.", caught=("L1",))
-def lease_not_prolonged() -> Iterator[None]:
+def lease_not_prolonged() -> Generator[None]:
     asks = property(lambda self: self._reigns_since is not None and not self.held)
     with patched(Lease, "asks", asks):
         yield
@@ -191,7 +191,7 @@ def a_master_that_leaves_with_slow_services() -> None:
     scenario=a_master_that_leaves_with_slow_services,
     caught=("I11",),
 )
-def released_before_services_ended() -> Iterator[None]:
+def released_before_services_ended() -> Generator[None]:
     def greet(self, replica):
         if self._released is not None and not self._state.stopped:
             self._state.output.send(replica, Release(self._released))
@@ -205,7 +205,7 @@ def released_before_services_ended() -> Iterator[None]:
     scenario=a_master_that_loses_its_connections,
     caught=("I11",),
 )
-def closed_means_dead() -> Iterator[None]:
+def closed_means_dead() -> Generator[None]:
     def disconnected(original, self, now, peer, *, ended=False):
         del ended
         original(self, now, peer, ended=True)
@@ -215,7 +215,7 @@ def closed_means_dead() -> Iterator[None]:
 
 
 @mutant("The application does not hear that its replica has gained the lease.", caught=("L1",), quick=True)
-def lease_never_told() -> Iterator[None]:
+def lease_never_told() -> Generator[None]:
     def review(self, now):
         self._over = self.expires()
         if self._reigning() and now < self._over:
@@ -226,13 +226,13 @@ def lease_never_told() -> Iterator[None]:
 
 
 @mutant("A master notices the end of its lease only with its next heartbeat.", caught=("I11",))
-def end_noticed_late() -> Iterator[None]:
+def end_noticed_late() -> Generator[None]:
     with patched(Lease, "deadline", lambda _: None):
         yield
 
 
 @mutant("A replica that paused handles messages before it checks its lease.", caught=("I11",))
-def end_noticed_after_messages() -> Iterator[None]:
+def end_noticed_after_messages() -> Generator[None]:
     with patched(Lease, "watch", lambda *_: None):
         yield
 
@@ -250,7 +250,7 @@ def a_slave_dies_while_the_master_is_cut_off() -> None:
     scenario=a_slave_dies_while_the_master_is_cut_off,
     caught=("I11",),
 )
-def released_by_anybody() -> Iterator[None]:
+def released_by_anybody() -> Generator[None]:
     def release(original, self, voter, *mark):
         del voter
         if self.holder is not None:
@@ -358,7 +358,7 @@ def proposed_within_its_grant():
     "The application hears twice that its replica has gained the lease.",
     caught=("I11",),
 )
-def gain_reported_twice() -> Iterator[None]:
+def gain_reported_twice() -> Generator[None]:
     def review(original, self, now):
         before = self.held
         original(self, now)

@@ -1,6 +1,6 @@
 """Mutants of witnesses and of the number of copies: what a witness counts for, and how it is let in."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from quorate.hachannel import Channel, Settings
 from quorate.hachannel.membership import witness_admission
@@ -83,7 +83,7 @@ def the_only_copy_is_waited_for() -> None:
 
 
 @mutant("A witness becomes a member like any replica.", caught=("I19",), quick=True)
-def witness_is_member() -> Iterator[None]:
+def witness_is_member() -> Generator[None]:
     def init(original, self, *arguments, witnesses=(), **options):
         del witnesses
         original(self, *arguments, **options)
@@ -100,7 +100,7 @@ def witness_is_member() -> Iterator[None]:
     caught=("I5",),
     quick=True,
 )
-def record_of_a_witness_ignored() -> Iterator[None]:
+def record_of_a_witness_ignored() -> Generator[None]:
     def choose(original, promises, me):
         views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
         witnesses = {voter for view in views for voter in view.witnesses}
@@ -113,7 +113,7 @@ def record_of_a_witness_ignored() -> Iterator[None]:
 
 
 @mutant("Choose needs no voters beside the members, so a witness has no vote.")
-def witness_not_counted() -> Iterator[None]:
+def witness_not_counted() -> Generator[None]:
     def quorum_of(view, active):
         del active
         return len(view.config) // 2 + 1 - len(view.witnesses)
@@ -129,7 +129,7 @@ def witness_not_counted() -> Iterator[None]:
     budget={"tick": 1, "stay": 1},
     quick=True,
 )
-def min_copies_ignored() -> Iterator[None]:
+def min_copies_ignored() -> Generator[None]:
     with patched(replica_state.ReplicaState, "too_few_copies", ""):
         yield
 
@@ -152,7 +152,7 @@ def one_of_all_three_copies_is_late() -> None:
     scenario=one_of_all_three_copies_is_late,
     caught=("copies", "I13"),
 )
-def fewer_copies_commit() -> Iterator[None]:
+def fewer_copies_commit() -> Generator[None]:
     def required(original, mode, members, min_copies=1):
         del min_copies
         return original(mode, members)
