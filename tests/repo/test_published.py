@@ -56,6 +56,12 @@ def test_the_links_of_the_import_package_are_the_packages(root: Path) -> None:
     assert links == {top: f"../{top}" for top in tops}
 
 
+def test_pyright_is_given_every_link_of_the_import_package(root: Path, pyproject: dict[str, Any]) -> None:
+    # It does not enter links by itself: a package that is not named would never be checked.
+    links = [f"quorate/{path.name}" for path in (root / "quorate").iterdir() if path.is_symlink()]
+    assert pyproject["tool"]["pyright"]["include"] == ["quorate", *sorted(links)]
+
+
 def test_the_public_names_are_sorted_and_there() -> None:
     quorate = importlib.import_module("quorate")
     names: list[str] = quorate.__all__
