@@ -55,8 +55,9 @@ from .schedules.random_schedules import draw
 from .schedules.schedule import Schedule, ScheduleError
 from .schedules.shrink import shrink
 from .schedules.simulation import Result, simulate
+from .servers.cluster_watch import Invariant, ReplicaView
 from .servers.simulated_client import PendingReply, SimulatedClient
-from .servers.simulated_cluster import Invariant, ReplicaView, SimulatedCluster
+from .servers.simulated_cluster import SimulatedCluster
 from .service_harness import ServiceHarness
 
 __all__ = [

@@ -2,7 +2,9 @@
 
 | invariant | |
 |---|---|
-| one reaction | all replicas of a server, also after a restart, react alike at each position |
+| one reaction | the reactions of a server follow each other without gap |
+| delivery | a server gets only what was sent to it, and nothing is a dead letter |
+| once | an order is carried out once |
 | FIFO | a server gets what another one has sent to it in the order of sending, each once, without gap |
 | causal order | a server gets a notification after all that were sent to it in the causal past of that one |
 
@@ -10,7 +12,7 @@ The causal past is computed from the reactions alone, by what each server knows 
 server has sent (Raynal, Schiper, Toueg: The causal ordering abstraction, 1991).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import attrs
 
@@ -86,7 +88,8 @@ class DeliveryChecker:
         """The numbers of the parcels that were sent off."""
         self._violation = violation
         self._causal = causal
-        self._reactions: dict[Life, list[Reaction]] = {}
+        self._reactions: dict[Life, int] = {}
+        """The position of the last reaction of each life."""
         self._parcels: dict[tuple[int, int], _Sent] = {}
         """By number and length of the path that was left when it was sent."""
         self._knows: dict[Life, dict[tuple[Life, int], int]] = {}
@@ -94,24 +97,17 @@ class DeliveryChecker:
         """By source and life of the target, the last place that it got."""
         self._births: dict[int, int] = {}
 
-    def reacted(self, server: int, birth: int, reactions: Sequence[Reaction]) -> None:
-        """Check reactions of one replica, which follow each other."""
-        known = self._reactions.setdefault((server, birth), [])
+    def reacted(self, server: int, birth: int, reaction: Reaction) -> None:
+        """Check a reaction of a server, the first time that one of its replicas has it."""
+        place = self._reactions.get((server, birth), 0) + 1
+        if reaction.position != place:
+            raise self._violation("one reaction", f"reaction {place} of server {server} is left out")
+        self._reactions[server, birth] = place
         self._births[server] = max(birth, self._births.get(server, 0))
-        for reaction in reactions:
-            place = reaction.position - 1
-            if place > len(known):
-                raise self._violation("one reaction", f"reaction {place} of server {server} is left out")
-            if place < len(known):
-                if known[place] != reaction:
-                    text = f"server {server} reacted with {reaction}, before with {known[place]}"
-                    raise self._violation("one reaction", text)
-                continue
-            known.append(reaction)
-            if reaction.kind == "react":
-                self._new(server, birth, reaction)
-            elif reaction.kind == "deadletter":
-                raise self._violation("delivery", f"server {server} has a dead letter: {reaction}")
+        if reaction.kind == "react":
+            self._new(server, birth, reaction)
+        elif reaction.kind == "deadletter":
+            raise self._violation("delivery", f"server {server} has a dead letter: {reaction}")
 
     def _new(self, server: int, birth: int, reaction: Reaction) -> None:
         here = (server, birth)

@@ -1,7 +1,6 @@
 """A cluster of agent servers in a test, on virtual time: with agents, clients, faults and invariants."""
 
 import random
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Literal, Self
 
@@ -13,7 +12,6 @@ from ...agents import (
     Agent,
     AgentError,
     AgentId,
-    AgentSpec,
     Create,
     Created,
     CreateFailed,
@@ -25,53 +23,25 @@ from ...agents import (
     outside,
 )
 from ...client import SessionSettings
-from ...engine import Engine, load_class
+from ...engine import Engine
 from ...services.base import Service
 from ..channel.violation import Violation
 from ..determinism.guard import Guard
 from ..determinism.hash_seeds import HASH_SEEDS, check_hash_seeds
-from .cluster import SimulatedReplica
+from .cluster_watch import ClusterWatch, Invariant
 from .memory_network import MemoryNet
+from .memory_server import MemoryServer
 from .random_faults import FAULT_KINDS, RandomFaults
-from .served_cluster import LOG_LINES, ServedCluster
 from .simulated_client import LIMIT_S, SimulatedClient
 from .simulated_config import simulated_config
 from .virtual_time import VirtualTime
 
-__all__ = ["Invariant", "ReplicaView", "SimulatedCluster"]
+__all__ = ["SimulatedCluster"]
 
 CREATE_S: Final = 5.0
 """Virtual seconds after which a creation that was not answered is requested again."""
 RECOVERY_S: Final = 300.0
 """Virtual seconds in which the servers are whole again after all faults."""
-
-
-class ReplicaView:
-    """The agents of one replica, for an invariant. To be read only."""
-
-    def __init__(self, server: str, replica: int, engine: Engine) -> None:
-        self.server = server
-        self.replica = replica
-        self._engine = engine
-
-    @property
-    def applied(self) -> int:
-        """The last entry that the replica has applied."""
-        return self._engine.applied
-
-    def agent(self, address: Address) -> Agent | None:
-        """Return an agent by its id or name; None if it is not there, for example not yet."""
-        cell = self._engine.find(address)
-        return None if cell is None else cell.agent
-
-    def agents(self, cls: type[Agent] | None = None) -> list[Agent]:
-        """Return all agents, or those of a class."""
-        kind = Agent if cls is None else cls
-        return [cell.agent for cell in self._engine.cells() if isinstance(cell.agent, kind)]
-
-
-Invariant = Callable[[ReplicaView], object]
-"""Raises AssertionError, or returns False, if the agents of a replica are not as they must be."""
 
 
 class SimulatedCluster:
@@ -119,32 +89,26 @@ class SimulatedCluster:
         Raises ConfigError for a name or property that no configuration may have.
         """
         self.seed = seed
-        self.log: deque[str] = deque(maxlen=LOG_LINES)
-        """The last lines of the logs of all replicas, and the faults."""
         self._time = VirtualTime()
         self._random = random.Random(f"network {seed}")
         self._net = MemoryNet(clock=self._time)
         self._net.latency_s = lambda: self._random.uniform(0.0002, 0.003)
         self._guard = Guard() if guard is True else guard or None
-        self._classes: dict[str, AgentSpec] = {}
-        self._each_entry: list[tuple[str, Invariant]] = []
-        self._at_end: list[tuple[str, Invariant]] = []
+        self._watch = ClusterWatch(seed, self._time, self._guard)
+        self.log = self._watch.log
+        """The last lines of the logs of all replicas, and the faults."""
         self._faults: list[RandomFaults] = []
         self._clients: list[SimulatedClient] = []
         self._keys = 0
         self.config = simulated_config({"s0": replicas, **(others or {})}, properties or {}, services)
         """The configuration of the servers."""
         self._servers = {
-            server.name: ServedCluster(
-                seed + 1000 * server.id,
+            server.name: MemoryServer(
                 self.config,
                 server,
                 self._net,
-                self._time,
-                load=self._load,
-                guard=self._guard,
-                on_applied=self._applied,
-                on_line=self.log.append,
+                random.Random(seed + 1000 * server.id),
+                self._watch,
                 skew_s=skew_s,
             )
             for server in self.config.servers
@@ -162,7 +126,7 @@ class SimulatedCluster:
         AgentError if the agent cannot be created.
         """
         spec = agent_spec(cls)
-        self._classes[spec.location] = spec
+        self._watch.classes[spec.location] = spec
         self._keys += 1
         create = Create(spec.location, name, msgspec.msgpack.encode(state), None, f"simulated {self._keys}")
         at = self._server(server)
@@ -171,14 +135,14 @@ class SimulatedCluster:
         end = self.now + RECOVERY_S
         while not answers:
             if self.now > end:
-                raise self._violation("progress", f"no agent could be created; {self.describe()}")
+                raise self._watch.violation("progress", f"no agent could be created; {self.describe()}")
             self._request(at, note, answers)
         answer = answers[0]
         if answer.type == CreateFailed.type_name:
             raise AgentError(decode(CreateFailed, answer.payload).reason)
         return decode(Created, answer.payload).id
 
-    def _request(self, at: ServedCluster, note: Note, answers: list[Note]) -> None:
+    def _request(self, at: MemoryServer, note: Note, answers: list[Note]) -> None:
         """Ask the master; return after its answer, or when it is time to ask again."""
         master = at.master()
         if master is None:
@@ -187,7 +151,7 @@ class SimulatedCluster:
         over: list[object] = []
         node = master.node
         checked = node.engine.checked([note])[0]
-        request = at.machines[master.id].master.submissions.request(checked, CREATE_S)
+        request = master.master.submissions.request(checked, CREATE_S)
         request.addCallbacks(answers.append, over.append)
         end = self.now + CREATE_S + 1
         self._run_while(lambda: not answers and not over and self.now < end)
@@ -223,7 +187,7 @@ class SimulatedCluster:
     @property
     def now(self) -> float:
         """Virtual seconds since the beginning."""
-        return self._time.now - 100.0
+        return self._watch.now
 
     def run(self, seconds: float) -> None:
         """Let virtual seconds pass: timers fire, faults happen, replicas notice them."""
@@ -236,7 +200,7 @@ class SimulatedCluster:
         end = self.now + limit_s
         self._run_while(lambda: not condition() and self.now <= end)
         if not condition():
-            raise self._violation("progress", f"not within {limit_s:g} virtual s; {self.describe()}")
+            raise self._watch.violation("progress", f"not within {limit_s:g} virtual s; {self.describe()}")
 
     def advance(self, seconds: float) -> None:
         """Set the wall clocks of all machines forward, and let the timers that are due fire.
@@ -247,18 +211,20 @@ class SimulatedCluster:
         if seconds < 0:
             raise ValueError(f"the clocks cannot be set back by {-seconds:g} s; ctx.now never goes back")
         for server in self._servers.values():
-            for replica in server.replicas.values():
-                replica.skew_ns += round(seconds * 1e9)
+            for machine in server.machines.values():
+                machine.skew_ns += round(seconds * 1e9)
         self.run(1.0)
 
     def _run_while(self, condition: Callable[[], bool]) -> None:
         try:
             while condition() and self._time.next_at is not None:
                 self._time.step()
+                if self._watch.broken is not None:
+                    raise self._watch.broken
                 if self._guard is not None and self._guard.findings:
                     self._guard.raise_findings()
         except (Violation, AssertionError) as error:
-            self._explain(error)
+            self._watch.explain(error)
             raise
 
     # Faults
@@ -289,7 +255,7 @@ class SimulatedCluster:
             if id not in down:
                 raise ValueError(f"replica {id} of {server} runs; kill it before")
             self._log_fault("restart", at, id)
-            at.restart(id)
+            at.start(id)
 
     def lose_disk(self, replica: int, server: str = "s0") -> None:
         """Replace the disk of a killed replica by an empty one."""
@@ -328,13 +294,11 @@ class SimulatedCluster:
                     for each in client:
                         if isinstance(each, SimulatedClient):
                             for id in ids:
-                                self._net.cut(each.name, at.host(id))
+                                self._net.cut(each.name, at.machines[id].name)
         self.log.append(f"{self.now:9.3f} s  partition of {server}: {' | '.join(map(_text, groups))}")
 
     def heal(self) -> None:
         """End all partitions."""
-        for each in self._servers.values():
-            each.heal()
         self._net.heal()
 
     def inject_faults(
@@ -365,7 +329,7 @@ class SimulatedCluster:
         be used as a decorator.
         """
         name = getattr(check, "__qualname__", repr(check)).rpartition(".")[2]
-        (self._each_entry if when == "entry" else self._at_end).append((name, check))
+        (self._watch.each_entry if when == "entry" else self._watch.at_end).append((name, check))
         return check
 
     def finish(self) -> None:
@@ -390,9 +354,9 @@ class SimulatedCluster:
             for each in self._servers.values():
                 each.check()
                 for replica in each.replicas.values():
-                    self._check(self._at_end, each, replica)
+                    self._watch.check(self._watch.at_end, each, replica)
         except Violation as error:
-            self._explain(error)
+            self._watch.explain(error)
             raise
 
     def check_hash_seeds(self, seeds: Sequence[int] = HASH_SEEDS) -> None:
@@ -402,11 +366,11 @@ class SimulatedCluster:
         done.
         """
         for each in self._servers.values():
-            check_hash_seeds(each.job(), seeds)
+            check_hash_seeds(self._watch.engines.job(each), seeds)
 
     def whole(self) -> bool:
         """Return whether all replicas of all servers run, in one view each, and have applied everything."""
-        return all(each.whole() and not each.paused for each in self._servers.values()) and not any(
+        return all(each.whole() for each in self._servers.values()) and not any(
             engine.backlog for engine in self._engines()
         )
 
@@ -421,17 +385,17 @@ class SimulatedCluster:
         if kind is None:
             self.finish()
         elif isinstance(error, Exception):
-            self._explain(error)
+            self._watch.explain(error)
 
     # Parts
 
-    def _server(self, name: str) -> ServedCluster:
+    def _server(self, name: str) -> MemoryServer:
         found = self._servers.get(name)
         if found is None:
             raise ValueError(f"there is no server {name!r}; there are: {', '.join(self._servers)}")
         return found
 
-    def _check_running(self, at: ServedCluster, id: int) -> None:
+    def _check_running(self, at: MemoryServer, id: int) -> None:
         replica = at.replicas.get(id)
         if replica is None or not replica.alive:
             running = [str(each.id) for each in at.replicas.values() if each.alive]
@@ -442,41 +406,7 @@ class SimulatedCluster:
     def _engines(self) -> list[Engine]:
         return [replica.node.engine for each in self._servers.values() for replica in each.replicas.values()]
 
-    def _load(self, location: str) -> AgentSpec:
-        return self._classes.get(location) or load_class(location)
-
-    def _applied(self, at: ServedCluster, replica: SimulatedReplica) -> None:
-        if self._each_entry:
-            self._check(self._each_entry, at, replica)
-
-    def _check(
-        self, invariants: list[tuple[str, Invariant]], at: ServedCluster, replica: SimulatedReplica
-    ) -> None:
-        view = ReplicaView(at.server.name, replica.id, replica.node.engine)
-        for name, check in invariants:
-            why = ""
-            try:
-                holds = check(view) is not False
-            except AssertionError as error:
-                holds, why = False, f": {error}" if str(error) else ""
-            if not holds:
-                where = f"replica {replica.id} of {at.server.name}, after entry {view.applied}"
-                raise self._violation(name, f"does not hold on {where}{why}")
-
-    def _violation(self, invariant: str, text: str) -> Violation:
-        error = Violation(f"{invariant}: {text} (seed {self.seed})", at=self.now)
-        error.seed = self.seed
-        return error
-
-    def _explain(self, error: BaseException) -> None:
-        """Add the seed and the last lines of the logs to an error, once."""
-        if not getattr(error, "__notes__", None):
-            lines = "\n".join(f"  {line}" for line in list(self.log)[-30:])
-            error.add_note(
-                f"The run is repeated with seed={self.seed}. The last lines of the replicas:\n{lines}"
-            )
-
-    def _log_fault(self, fault: str, at: ServedCluster, id: int) -> None:
+    def _log_fault(self, fault: str, at: MemoryServer, id: int) -> None:
         self.log.append(f"{self.now:9.3f} s  {fault} {at.server.name}.{id}")
 
 
@@ -488,7 +418,7 @@ class _Faults:
 
     def after(self, delay_s: float, call: Callable[[], None]) -> None:
         """Call a function after virtual seconds."""
-        self._servers[0].at(delay_s, call)
+        self.cluster._time.at(delay_s, call)  # pyright: ignore[reportPrivateUsage]
 
     def replica_ids(self, server: str) -> list[int]:
         """Return the replicas of a server."""
@@ -523,11 +453,7 @@ class _Faults:
         elif kind == "partition":
             self.cluster.heal()
 
-    @property
-    def _servers(self) -> list[ServedCluster]:
-        return list(self.cluster._servers.values())  # pyright: ignore[reportPrivateUsage]
-
-    def _server(self, name: str) -> ServedCluster:
+    def _server(self, name: str) -> MemoryServer:
         return self.cluster._server(name)  # pyright: ignore[reportPrivateUsage]
 
 

@@ -1,19 +1,18 @@
 """Several servers in memory, each a cluster or plain, that send to each other: one virtual clock, one seed.
 
-Every replica runs the driver, the connections and the handshakes of a server over a network in memory. A run
-draws faults, and checks all reactions (`delivery_checks`) and the numbers of the links after every entry
-(`link_checks`). At its end:
+Every replica runs the driver, the connections and the handshakes of a server (`memory_replica`). A run draws
+faults, checks each server (`memory_server`), what the servers deliver (`delivery_checks`), and the numbers of
+the links after every entry (`link_checks`). At its end:
 
 | invariant | |
 |---|---|
 | acknowledged | what a master has reported as committed has happened |
 | progress | once the faults have ended, everything that was sent arrives |
-| one state | the replicas of each server have the same state |
 """
 
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import attrs
@@ -24,15 +23,18 @@ from ...server.config import load
 from ..channel.violation import Violation
 from .delivery_checks import Courier, DeliveryChecker, Dispatch
 from .link_checks import LinkChecker
-from .memory_disk import MemoryDisk
+from .memory_disk import DiskTimes
 from .memory_network import MemoryNet
 from .memory_replica import MemoryReplica
+from .memory_server import MemoryServer, ServerFollower
+from .virtual_time import VirtualTime
 
 __all__ = ["ServerShape", "SimulatedServers"]
 
 LATENCIES_S = (0.0005, 0.001, 0.003, 0.02, 0.2)
 """How long bytes take between servers, by connection."""
-FOUNDING_S = 60.0
+SYNCS_S = ((0.001, 0.02), (0.01, 0.1), (0.1, 0.4))
+"""How long a sync takes, by disk: with slow ones, much is not committed when a connection is lost."""
 
 
 @attrs.frozen
@@ -45,7 +47,7 @@ class ServerShape:
     """Whether a restart finds the disk of a plain server; a cluster loses one disk at a time."""
 
 
-class SimulatedServers:
+class SimulatedServers(ServerFollower):
     """Servers 0, 1 and so on. Times are virtual seconds.
 
     ordering: the attribute `ordering` of all domains; None for none. rerun: what to type to run it again.
@@ -57,7 +59,8 @@ class SimulatedServers:
         self.seed = seed
         self.shapes = list(shapes)
         self.random = random.Random(seed)
-        self.net = MemoryNet(delay_s=0.0005)
+        self.time = VirtualTime(0.0)
+        self.net = MemoryNet(clock=self.time)
         self.net.latency_s = lambda: self.random.choice(LATENCIES_S)
         self.committed: set[int] = set()
         """Tokens that a master has reported as committed."""
@@ -68,77 +71,50 @@ class SimulatedServers:
             self.config = load(path)
         self.deliveries = DeliveryChecker(self.violation, causal=ordering == "causal")
         self.links = LinkChecker(self.violation)
-        self.replicas: dict[str, MemoryReplica] = {}
-        """The last process of each replica, by host."""
         self._numbers: dict[int, int] = {}
         """By token, the parcel that was posted with it."""
         self._number = 0
-        self._disks: dict[str, MemoryDisk] = {}
-        for server in self.config.servers:
-            for declared in server.replicas:
-                self._disks[declared.host] = MemoryDisk(self.random)
-                self._start(server.id, declared.id)
-        self.net.until(lambda: all(map(self.master, range(len(self.shapes)))), FOUNDING_S)
-        self._run_until(lambda: all(map(self._has_courier, self.replicas.values())))
+        self.servers = [
+            MemoryServer(self.config, each, self.net, self.random, self, disk_times=self._disk_times)
+            for each in self.config.servers
+        ]
+        self._run_until(lambda: all(each.master() for each in self.servers))
+        self._run_until(lambda: all(map(_has_courier, self.replicas())))
 
     # Queries
 
-    def of(self, server: int) -> list[MemoryReplica]:
-        """Return the processes of a server, the running ones and those that have ended."""
-        return [each for each in self.replicas.values() if each.server.id == server]
-
-    def master(self, server: int) -> MemoryReplica | None:
-        """Return the replica of a server that serves, if there is one."""
-        serving = [each for each in self.of(server) if each.alive and each.node.serving]
-        return max(serving, key=_view_number, default=None)
-
-    def whole(self, server: int) -> bool:
-        """Return whether all replicas of a server run in one view, and have applied the same entries."""
-        replicas = self.of(server)
-        return (
-            all(each.alive and not self.net.is_paused(each.host) for each in replicas)
-            and any(each.node.serving for each in replicas)
-            and all(each.node.role in ("master", "slave") for each in replicas)
-            and len({each.node.engine.applied for each in replicas}) == 1
-            and not any(each.node.unapplied or each.node.queued_notes for each in replicas)
-        )
+    def replicas(self) -> list[MemoryReplica]:
+        """Return the processes of all servers, the running ones and those that have ended."""
+        return [each for server in self.servers for each in server.replicas.values()]
 
     def describe(self) -> str:
         """Return one line about all replicas."""
-
-        def line(each: MemoryReplica) -> str:
-            if not each.alive:
-                return f"{each.host} down"
-            engine = each.node.engine
-            return f"{each.host} {each.node.role} applied {engine.applied} backlog {engine.backlog}"
-
-        return "; ".join(map(line, self.replicas.values()))
+        return "; ".join(each.describe() for each in self.servers)
 
     def violation(self, invariant: str, text: str) -> Violation:
         """Return the error of a broken promise, with the seed and how to run it again."""
         again = f"; run it again with: {self._rerun}" if self._rerun else ""
         error = Violation(
-            f"{invariant}: {text} (seed {self.seed}, at {self.net.clock.seconds():.3f} s{again})",
-            at=self.net.clock.seconds(),
+            f"{invariant}: {text} (seed {self.seed}, at {self.time.now:.3f} s{again})", at=self.time.now
         )
         error.seed = self.seed
         return error
 
-    # Reports of the replicas
+    # Reports of the servers
 
-    def reacted(self, replica: MemoryReplica, birth: int, reactions: Sequence[Reaction]) -> None:
-        """Check reactions of a replica."""
-        self.deliveries.reacted(replica.server.id, birth, reactions)
+    def reacted(self, server: MemoryServer, birth: int, reaction: Reaction) -> None:
+        """Check a reaction of a server."""
+        self.deliveries.reacted(server.server.id, birth, reaction)
 
-    def acknowledged(self, tokens: Iterable[int]) -> None:
+    def acknowledged(self, tokens: Collection[int]) -> None:
         """Record what a master has reported as committed."""
         self.committed.update(tokens)
 
-    def applied(self, replica: MemoryReplica) -> None:
+    def applied(self, server: MemoryServer, replica: MemoryReplica) -> None:
         """Check the numbers of a replica's links, after it has applied entries and before it acts on them."""
-        self.links.applied(replica.server.id, replica.node.engine)
+        self.links.applied(server.server.id, replica.engine)
 
-    def begins(self, replica: MemoryReplica) -> None:
+    def founded(self, replica: MemoryReplica) -> None:
         """Create the courier of a server, of which nothing was ever committed, before anything arrives."""
         server = replica.server.id
         name = f"{Courier.__module__}:{Courier.__qualname__}"
@@ -149,50 +125,53 @@ class SimulatedServers:
 
     def dispatch(self, source: int, path: Sequence[int]) -> bool:
         """Order the courier of a server to send a parcel along a path, if the server has a master."""
-        master = self.master(source)
-        if master is None or self.net.is_paused(master.host):
+        master = self.servers[source].master()
+        if master is None or master.paused:
             return False
         self._number += 1
         note = encode(Dispatch(self._number, list(path)))
         posted = master.post(
             [Note("courier", outside(source), Dispatch.type_name, note, self._number)], self._number
         )
-        if posted and self._keeps(source):
+        if posted and self.shapes[source].keeps:
             self._numbers[self._number] = self._number
         return posted
 
     def kill(self, replica: MemoryReplica, *, down_s: float, lose_disk: bool = False) -> None:
         """End a process, and start it again after a while."""
-        replica.kill(self.random.choice([0.0, 0.0, 1.0]))
+        server = self.servers[replica.server.id]
+        server.kill(replica.id, self.random.choice([0.0, 0.0, 1.0]))
         if lose_disk:
-            self._disks[replica.host].lose()
-        elif not self._keeps(replica.server.id):
-            self._disks[replica.host] = MemoryDisk(self.random)
-        self.net.clock.callLater(down_s, self._start, replica.server.id, replica.id)
+            server.lose_disk(replica.id)
+        elif not self.shapes[replica.server.id].keeps:
+            server.forget(replica.id)
+        self.time.at(down_s, lambda: server.start(replica.id))
 
     def fault(self) -> None:
         """Draw a fault."""
-        rng, alive = self.random, [each for each in self.replicas.values() if each.alive]
+        rng, alive = self.random, [each for each in self.replicas() if each.alive]
         kind = rng.choice(["master", "master", "replica", "disk", "pause", "cut", "cut", "break"])
-        server = rng.randrange(len(self.shapes))
+        server = rng.choice(self.servers)
         if kind == "master":
-            master = self.master(server)
+            master = server.master()
             if master is not None:
                 self.kill(master, down_s=rng.uniform(0.05, 3.0))
         elif kind == "replica" and alive:
             self.kill(rng.choice(alive), down_s=rng.uniform(0.05, 3.0))
         elif kind == "disk":
             # Two lost disks of three would be a lost server.
-            if self.shapes[server].replicas > 2 and self.whole(server):
-                self.kill(rng.choice(self.of(server)), down_s=rng.uniform(0.05, 1.0), lose_disk=True)
+            if len(server.replicas) > 2 and server.caught_up():
+                self.kill(
+                    rng.choice(list(server.replicas.values())), down_s=rng.uniform(0.05, 1.0), lose_disk=True
+                )
         elif kind == "pause" and alive:
             replica = rng.choice(alive)
-            self.net.pause(replica.host)
-            self.net.clock.callLater(rng.uniform(0.1, 4.0), self._resume, replica)
+            replica.machine.pause()
+            self.time.at(rng.uniform(0.1, 4.0), replica.machine.resume)
         elif kind == "cut":
-            one, other = rng.sample(sorted(self.replicas), 2)
-            self.net.cut(one, other)
-            self.net.clock.callLater(rng.uniform(0.1, 6.0), self.net.heal)
+            one, other = rng.sample(self.replicas(), 2)
+            one.machine.cut(other.machine)
+            self.time.at(rng.uniform(0.1, 6.0), self.net.heal)
         elif self.net.wires:
             rng.choice(self.net.wires).break_off()
 
@@ -201,33 +180,33 @@ class SimulatedServers:
 
         `draw` returns the servers that the next parcel visits; the first of them sends it.
         """
-        rng, now = self.random, self.net.clock.seconds
-        end = now() + seconds
-        next_fault = now() + rng.expovariate(1 / every_s) if every_s else end
-        while now() < end:
+        rng, time = self.random, self.time
+        end = time.now + seconds
+        next_fault = time.now + rng.expovariate(1 / every_s) if every_s else end
+        while time.now < end:
             for _ in range(rng.randint(0, 3)):
                 source, *path = draw()
                 self.dispatch(source, path)
-            if now() >= next_fault:
+            if time.now >= next_fault:
                 self.fault()
-                next_fault = now() + rng.expovariate(1 / every_s)
-            self.net.advance(rng.uniform(0.005, 0.1))
+                next_fault = time.now + rng.expovariate(1 / every_s)
+            self._advance(rng.uniform(0.005, 0.1))
 
     def settle(self, limit_s: float = 120.0) -> None:
         """End all faults, let everything arrive, and check the end."""
         self.net.heal()
-        for replica in self.replicas.values():
-            self._resume(replica)
+        for replica in self.replicas():
+            replica.machine.resume()
 
         def quiet() -> bool:
             return (
-                all(map(self.whole, range(len(self.shapes))))
-                and not any(each.node.engine.backlog for each in self.replicas.values())
+                all(each.whole() for each in self.servers)
+                and not any(each.engine.backlog for each in self.replicas())
                 and not self.deliveries.outstanding()
             )
 
         self._run_until(quiet, limit_s)
-        self.net.advance(0.5)
+        self._advance(0.5)
         self._check_end()
 
     # Parts
@@ -240,41 +219,28 @@ class SimulatedServers:
         ]
         if lost:
             raise self.violation("acknowledged", f"parcels {lost} were acknowledged and are lost")
-        for server in range(len(self.shapes)):
-            digests = {each.node.engine.digest() for each in self.of(server)}
-            if len(digests) != 1:
-                raise self.violation("one state", f"the replicas of server {server} differ")
+        for server in self.servers:
+            server.check()
 
-    def _keeps(self, server: int) -> bool:
-        return self.shapes[server].keeps
+    def _disk_times(self) -> DiskTimes:
+        return DiskTimes(sync_s=self.random.choice(SYNCS_S))
 
-    def _start(self, server: int, replica: int) -> None:
-        config = self.config
-        declared = config.replica(server, replica)
-        host = declared.host
-        process = MemoryReplica(self, config.server(server), declared, host, self._disks[host])
-        self.replicas[host] = process
-        process.start()
-
-    def _has_courier(self, replica: MemoryReplica) -> bool:
-        return replica.node.engine.find("courier") is not None
-
-    def _resume(self, replica: MemoryReplica) -> None:
-        if replica.alive and self.net.is_paused(replica.host):
-            self.net.resume(replica.host)
+    def _advance(self, seconds: float) -> None:
+        self.time.advance(seconds)
+        if self.broken is not None:
+            raise self.broken
 
     def _run_until(self, condition: Callable[[], bool], limit_s: float = 60.0) -> None:
-        end = self.net.clock.seconds() + limit_s
+        end = self.time.now + limit_s
         while not condition():
-            if self.net.clock.seconds() > end:
+            if self.time.now > end:
                 text = f"not within {limit_s:g} s: {self.deliveries.outstanding()}; {self.describe()}"
                 raise self.violation("progress", text)
-            self.net.advance(0.05)
+            self._advance(0.05)
 
 
-def _view_number(replica: MemoryReplica) -> tuple[int, ...]:
-    view = replica.node.channel.view
-    return (-1,) if view is None else tuple(view.number)
+def _has_courier(replica: MemoryReplica) -> bool:
+    return replica.engine.find("courier") is not None
 
 
 def _configuration(shapes: Sequence[ServerShape], ordering: str | None) -> str:

@@ -6,6 +6,9 @@ from typing import Any
 
 __all__ = ["VirtualCall", "VirtualTime"]
 
+TURN_S = 1e-6
+"""The shortest delay of a call of a reactor: time goes on also where a machine is called again at once."""
+
 
 class VirtualCall:
     """A call that is to be made at a virtual time. It has the interface of Twisted's delayed calls."""
@@ -56,6 +59,13 @@ class VirtualTime:
         self.now = max(self.now, at)
         call.make()
 
+    def advance(self, seconds: float) -> None:
+        """Let virtual seconds pass, and make the calls of that time."""
+        end = self.now + seconds
+        while self._queue and self._queue[0][0] <= end:
+            self.step()
+        self.now = max(self.now, end)
+
     # The clock of a reactor
 
     def seconds(self) -> float:
@@ -64,4 +74,4 @@ class VirtualTime:
 
     def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> VirtualCall:  # noqa: N802
         """Call a function after `delay` virtual seconds."""
-        return self.at(delay, lambda: function(*args))
+        return self.at(max(TURN_S, delay), lambda: function(*args))
