@@ -12,6 +12,8 @@ from .running import BOUND_S, ROOT
 
 pytestmark = pytest.mark.processes
 
+CHAT = ("-m", "examples.group_chat")
+
 
 def test_the_counter_counts_everywhere_and_tells_who_comes_late(start: Start, ports: list[int]) -> None:
     members = [start("-m", "examples.counter", me, *ports) for me in range(2)]
@@ -55,7 +57,7 @@ def _is_said(line: str) -> bool:
 
 
 def test_a_chat_has_one_order_and_a_history(start: Start, ports: list[int]) -> None:
-    ann, bob = (start("-m", "examples.chat", me, name, *ports) for me, name in enumerate(["ann", "bob"]))
+    ann, bob = (start(*CHAT, me, name, *ports) for me, name in enumerate(["ann", "bob"]))
     for member in (ann, bob):
         member.until(lambda line: "2 here" in line)
     ann.say("hello")
@@ -64,14 +66,14 @@ def test_a_chat_has_one_order_and_a_history(start: Start, ports: list[int]) -> N
         for _ in range(2):
             member.until(_is_said)
     assert [line for line in ann.lines if _is_said(line)] == [line for line in bob.lines if _is_said(line)]
-    cid = start("-m", "examples.chat", 2, "cid", *ports)
+    cid = start(*CHAT, 2, "cid", *ports)
     cid.until(lambda line: "ann: hello" in line)
     cid.say("late")
     ann.until(lambda line: line == "   3 cid: late")
 
 
 def test_a_line_that_is_too_long_is_refused_and_the_chat_goes_on(start: Start, ports: list[int]) -> None:
-    ann, bob = (start("-m", "examples.chat", me, name, *ports) for me, name in enumerate(["ann", "bob"]))
+    ann, bob = (start(*CHAT, me, name, *ports) for me, name in enumerate(["ann", "bob"]))
     for member in (ann, bob):
         member.until(lambda line: "2 here" in line)
     ann.say("x" * 100_000)
@@ -83,7 +85,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_chat_goes_on(start: Start, p
     assert said == ["   1 ann: " + "y" * 16_384, "   2 ann: hello"]
 
 
-@pytest.mark.parametrize("words", [("examples.counter", 0), ("examples.chat", 0, "ann")])
+@pytest.mark.parametrize("words", [("examples.counter", 0), ("examples.group_chat", 0, "ann")])
 def test_a_member_that_is_alone_prints_whom_it_waits_for(
     start: Start, ports: list[int], words: tuple[object, ...]
 ) -> None:
@@ -103,7 +105,7 @@ def run_example(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.parametrize(
-    "words", [("examples.counter", 0), ("examples.chat", 0, "ann"), ("examples.tally", 0, 5)]
+    "words", [("examples.counter", 0), ("examples.group_chat", 0, "ann"), ("examples.tally", 0, 5)]
 )
 def test_an_example_whose_port_is_taken_ends_with_one_sentence(
     ports: list[int], words: tuple[object, ...]

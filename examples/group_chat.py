@@ -1,10 +1,11 @@
-"""A chat in which all members read the same lines in the same order.
+"""A chat without servers: a process group whose members read the same lines in the same order.
 
-Run it in up to three terminals, with a name in each. A member that joins later receives the last lines::
+A chat whose room is an agent on servers is examples/chat_room.py. Run this one in up to three terminals, with
+a name in each. A member that joins later receives the last lines::
 
-    python -m examples.chat 0 ann
-    python -m examples.chat 1 bob
-    python -m examples.chat 2 cid
+    python -m examples.group_chat 0 ann
+    python -m examples.group_chat 1 bob
+    python -m examples.group_chat 2 cid
 """
 
 import sys
@@ -85,7 +86,7 @@ async def main(_reactor: object) -> None:
         me, name, *ports = sys.argv[1:]
         chat = Chat(int(me), name, tuple(map(int, ports)) or PORTS)
     except ValueError:
-        sys.exit("usage: python -m examples.chat MEMBER NAME [PORT PORT PORT], members are 0, 1 and 2")
+        sys.exit("usage: python -m examples.group_chat MEMBER NAME [PORT PORT PORT], members are 0, 1 and 2")
     try:
         await chat.group.join()
     except GroupError as error:
