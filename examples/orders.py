@@ -13,7 +13,8 @@ Start the servers, create an agent on each of them, and buy something::
     python -m examples.orders
 
 The program places two orders and pays one of them. That one is shipped; the other one expires after 5 s. Kill
-the master of the shop meanwhile, ``kill -9 $(cat data/shop/0/pid)``: the next one goes on.
+the master of the shop meanwhile, ``kill -9 $(cat examples/data/shop/0/pid)``: the next one goes on. ``quorate
+stop examples/orders.xml`` stops the servers; their data are in ``examples/data``.
 
 The shop reserves at the stock, and sets a timer for the payment. A paid order is charged at billing, then
 shipped. An order that is not paid in time is released at the stock. Notifications between servers arrive
