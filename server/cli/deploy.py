@@ -1,9 +1,7 @@
 """`quorate deploy`: create an agent on a server."""
 
 import secrets
-import typing
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -14,13 +12,13 @@ from ...agents import (
     Created,
     CreateFailed,
     ExceptionNotification,
-    agent_spec,
     decode,
     encode,
     factory,
 )
 from ..admin import wire
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
+from ..config import json_state
 from .common import (
     CommandError,
     NotImportable,
@@ -106,15 +104,8 @@ def state_of(class_name: str, state: str) -> bytes:
         click.echo(f"quorate: {class_name} is not importable here; only the server checks it.", err=True)
         return msgspec.msgpack.encode(given)
     try:
-        spec = agent_spec(cls)
-        hints = typing.get_type_hints(cls)
-        raw = msgspec.json.decode(state, type=dict[str, msgspec.Raw])
-        # JSON has no bytes and no dates: the types of the class determine how a text is read.
-        values = {key: msgspec.json.decode(value, type=hints.get(key, Any)) for key, value in raw.items()}
-        encoded = msgspec.msgpack.encode(values)
-        spec.build(encoded)
+        return json_state(cls, state)
     except AgentError as error:
         raise WrongArgument(f"{error}.") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
         raise WrongArgument(f"{class_name} cannot have the state {state}: {error}.") from None
-    return encoded

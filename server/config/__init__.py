@@ -1,5 +1,6 @@
 """The configuration file `a3servers.xml`: read, checked, and turned into a model."""
 
+from .declared_agents import encoded_state, json_state
 from .errors import ConfigError, NoRoute, Problem, UnknownName
 from .loader import load
 from .model import Config
@@ -8,6 +9,7 @@ from .servers import (
     MAX_ID,
     TCP_PROXY_SERVICE,
     Address,
+    DeclaredAgent,
     Nat,
     Network,
     Replica,
@@ -24,6 +26,7 @@ __all__ = [
     "Address",
     "Config",
     "ConfigError",
+    "DeclaredAgent",
     "Nat",
     "Network",
     "NoRoute",
@@ -32,5 +35,7 @@ __all__ = [
     "Server",
     "ServiceSpec",
     "UnknownName",
+    "encoded_state",
+    "json_state",
     "load",
 ]

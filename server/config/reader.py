@@ -9,6 +9,7 @@ from typing import cast
 
 import attrs
 
+from .declared_agents import read_agents, refuse_agents
 from .dtd import Element
 from .joram import is_encrypted, is_joram_service
 from .report import Report, quoted
@@ -95,6 +96,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
         replicas: list[Replica] = []
         for child in element.all("server"):
             _refuse_cluster_attributes(child, report)
+            refuse_agents(child, report)
             replica = _replica(child, _id(child, report), report, check_imports, nats)
             if replica is not None:
                 replicas.append(replica)
@@ -131,6 +133,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
         expected=number or sum(not replica.witness for replica in replicas),
         min_copies=_min_copies(element, report),
         line=element.line,
+        agents=read_agents(element, report, check_imports),
     )
     return ServerDraft(server, nats, expected_at)
 

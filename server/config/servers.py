@@ -49,6 +49,16 @@ class ServiceSpec:
 
 
 @attrs.frozen
+class DeclaredAgent:
+    """An agent that a server creates once: its class, ``module:Class``, its name, its attributes as JSON."""
+
+    class_name: str
+    name: str
+    state: str = "{}"
+    line: int = attrs.field(default=0, eq=False)
+
+
+@attrs.frozen
 class Nat:
     """The address of a replica of ``server``, ``host``:``port``, for the replica that declares it."""
 
@@ -109,6 +119,8 @@ class Server:
     expected: int = 1
     min_copies: int = 1
     line: int = attrs.field(default=0, eq=False)
+    agents: tuple[DeclaredAgent, ...] = ()
+    """Agents that are created once."""
 
     @property
     def domains(self) -> tuple[str, ...]:

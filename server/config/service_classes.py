@@ -24,8 +24,11 @@ def resolve(declared: str) -> str | None:
     """
     if declared in ALIASES:
         return ALIASES[declared]
-    if declared in _BY_SHORT_NAME:
-        return _BY_SHORT_NAME[declared]
+    return _BY_SHORT_NAME.get(declared) or class_name_of(declared)
+
+
+def class_name_of(declared: str) -> str | None:
+    """Return ``module:Class`` for that text or ``module.Class``; None if it is not the name of a class."""
     module, colon, name = declared.partition(":")
     if not colon:
         module, _, name = declared.rpartition(".")

@@ -10,6 +10,7 @@ from ...agents.manager import CloseLocal, ConnectionManagerAgent
 from ...engine import Effects
 from ..context import ReplicaContext
 from ..network.addresses import Addresses
+from .declared_agents import DeclaredAgents
 from .networks import Networks
 from .node_port import NodePort
 from .service_host import Services
@@ -35,18 +36,22 @@ class MasterSide:
         self.submissions = Submissions(context, port)
         self.networks = Networks(context, port, addresses, jitter)
         self.services = Services(context, self.submissions, addresses)
+        self._declared = DeclaredAgents(context, port, self.submissions)
         self._log = context.log
         self._port = port
         self._server = context.server.id
 
     def start(self, first_time: bool) -> None:
-        """Start the networks, then the services in the order of the XML: this replica is master now.
+        """Start the networks, create declared agents, then start the services in the order of the XML.
+
+        This replica is master now.
 
         first_time: no entry was ever committed in the life of the cluster.
         """
         self.networks.start()
         if not first_time:
             self._close_local()
+        self._declared.create()
         self.services.start(first_time).addErrback(self._log_failure, "starting the services")
 
     def _close_local(self) -> None:
