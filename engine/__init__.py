@@ -18,6 +18,7 @@ from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
 from .class_loading import Program, Unloadable, import_modules, load_class
 from .class_versions import ClassMissing, UpgradePending, common_versions
 from .current_reaction import SKIPPED, CurrentReaction, Skipped
+from .dead_letters import DeadLetter
 from .effects import Effects
 from .engine import Engine, EngineStopped
 from .reaction import Reaction
@@ -29,6 +30,7 @@ from .snapshot.header import SnapshotError, SnapshotTooEarly
 from .snapshot.precopy import Action, Marker, PrecopyRounds
 from .snapshot.transfer import Source, StagedPart, Staging
 from .state_check import StateCheck, StateFinding
+from .timers import Timer
 
 __all__ = [
     "SKIPPED",
@@ -42,6 +44,7 @@ __all__ = [
     "ClassMissing",
     "ClassVersions",
     "CurrentReaction",
+    "DeadLetter",
     "Effects",
     "Engine",
     "EngineSettings",
@@ -69,6 +72,7 @@ __all__ = [
     "StateCheck",
     "StateFinding",
     "Tick",
+    "Timer",
     "Unloadable",
     "Unstorable",
     "UpgradePending",

@@ -32,6 +32,7 @@ from ..agents import (
 )
 from ..agents.lifecycle import DECLARED_KEY
 from ..agents.notification import UNREADABLE
+from .agent_index import is_platform
 from .cell import Cell, upgraded
 from .class_loading import Unloadable
 from .class_versions import ClassMissing, UpgradePending, VersionTable
@@ -277,7 +278,7 @@ class Factory:
             return FactoryResult(
                 stamp, answer=UnknownAgent(ask.agent, Delete.type_name), error=f"no agent {ask.agent}"
             )
-        if cell is None or cell.identity.stamp < FIRST_FREE_STAMP:
+        if cell is None or is_platform(cell.identity):
             message = f"{ask.agent} belongs to the platform and cannot be deleted"
             return self._failed(note, stamp, "PermissionError", message)
         return FactoryResult(stamp, answer=Deleted(cell.identity), deleted=cell)

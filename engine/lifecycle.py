@@ -100,8 +100,9 @@ class Lifecycle:
         return LifecycleResult(AgentPage([row_of(cell, self.paused) for cell in cells], after))
 
     def _pause(self, ask: Pause) -> LifecycleResult:
-        cell = self._find(ask.agent, Pause)
-        if is_platform(cell.identity):
+        own = ask.agent == str(factory(self.server))
+        cell = None if own else self._find(ask.agent, Pause)
+        if cell is None or is_platform(cell.identity):
             message = f"{ask.agent} belongs to the platform and cannot be paused"
             failure = ExceptionNotification(factory(self.server), Pause.type_name, "PermissionError", message)
             raise _Refused(failure, message)

@@ -49,6 +49,11 @@ COMMANDS = {
     "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),
     "inspect": Entry("quorate.server.cli.inspect:command", "Show the state of an agent."),
     "send": Entry("quorate.server.cli.send:command", "Send a notification to an agent."),
+    "pause": Entry("quorate.server.cli.pause:command", "Pause an agent: what is sent to it waits."),
+    "resume": Entry("quorate.server.cli.resume:command", "Resume a paused agent."),
+    "delete": Entry("quorate.server.cli.delete:command", "Delete an agent."),
+    "timers": Entry("quorate.server.cli.timers:command", "List timers of agents, or cancel one."),
+    "deadletters": Entry("quorate.server.cli.deadletters:command", "List, resend or drop dead letters."),
     "simulate": Entry(
         "quorate.testing.schedules.command:command", "Simulate replicas and faults; check every step."
     ),

@@ -12,7 +12,8 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from ...agents.envelope import Note
 from ...agents.ids import AgentId, outside
-from ...engine import AgentState
+from ...agents.lifecycle import AgentPage, AgentRow, ListAgents
+from ...engine import AgentState, DeadLetter, Timer
 from ...hachannel import ChangeRefused, NotYet
 from ..config import MAX_ID
 from ..network.hello import Address
@@ -26,6 +27,7 @@ MAX_TIMEOUT_S = 300.0
 MAX_SENTENCE_CHARS = 2000
 
 MASTER = "master"
+_SHOWING = wire.Agents | wire.Timers | wire.DeadLetters | wire.Inspect
 
 _log = Logger()
 
@@ -86,6 +88,23 @@ class AdminTarget(Protocol):
 
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
         """Return (id, name or "", class "module:Class", number of reactions) of every agent, in any order."""
+        ...
+
+    def page(self, ask: ListAgents) -> AgentPage:
+        """Return a page of the agents, at the cost of that page. Raises ValueError for a wrong `after`."""
+        ...
+
+    def timers(
+        self, address: AgentId | str | None, after: tuple[int, int] | None, limit: int
+    ) -> list[Timer] | None:
+        """Return timers in the order in which they are due, those of an agent or all.
+
+        The result is None if there is no such agent.
+        """
+        ...
+
+    def letters(self, after: int, limit: int) -> list[DeadLetter]:
+        """Return kept dead letters with numbers above `after`, oldest first."""
         ...
 
     def state_of(self, address: AgentId | str) -> bytes | None:
@@ -168,7 +187,13 @@ class AdminProtocol:
                 return self._target.status().addCallback(dict)
             case wire.Agents():
                 self._require_agents(body.anywhere)
-                return _page(self._target.agents(), body.after, min(max(body.limit, 1), wire.MAX_PAGE))
+                return self._agents(body)
+            case wire.Timers():
+                self._require_agents(anywhere=False)
+                return self._timers(body)
+            case wire.DeadLetters():
+                self._require_agents(anywhere=False)
+                return self._letters(body)
             case wire.Inspect():
                 self._require_agents(body.anywhere)
                 return self._inspect(body.agent)
@@ -211,6 +236,38 @@ class AdminProtocol:
         if not anywhere and self._target.role != MASTER:
             raise NotMaster(self._target.master_address(), self._target.diagnosis())
 
+    def _agents(self, body: wire.Agents) -> wire.AgentPage:
+        ask = ListAgents(body.class_name, body.name, body.after, _within_page(body.limit), body.platform)
+        try:
+            page = self._target.page(ask)
+        except ValueError as error:
+            raise _Refusal(f"The agents cannot be listed: {error}.") from None
+        return wire.AgentPage(page.agents, page.next)
+
+    def _timers(self, body: wire.Timers) -> list[wire.TimerRow]:
+        timers = self._target.timers(body.agent, body.after, _within_page(body.limit))
+        if timers is None:
+            raise _Unknown(f"There is no agent {body.agent} on this server.")
+        return [
+            wire.TimerRow(each.timer, each.agent, each.due_ns, each.type, len(each.payload))
+            for each in timers
+        ]
+
+    def _letters(self, body: wire.DeadLetters) -> list[wire.DeadLetterRow]:
+        return [
+            wire.DeadLetterRow(
+                each.number,
+                each.now_ns,
+                each.reason,
+                each.note.sender,
+                each.note.to,
+                each.note.type,
+                each.size_bytes,
+                each.whole,
+            )
+            for each in self._target.letters(body.after, _within_page(body.limit))
+        ]
+
     def _inspect(self, address: AgentId | str) -> wire.AgentState:
         state = self._target.state_of(address)
         if state is not None and len(state) > wire.MAX_STATE_BYTES:
@@ -221,7 +278,7 @@ class AdminProtocol:
         if state is not None:
             for row in self._target.agents():
                 if address in (row[0], row[1]):
-                    return wire.AgentState(wire.AgentRow(*row), state)
+                    return wire.AgentState(AgentRow(*row), state)
         raise _Unknown(f"There is no agent {address} on this server.")
 
     def _stored(self, after: AgentId | None) -> list[AgentState]:
@@ -244,7 +301,7 @@ class AdminProtocol:
 
     def _answer(self, result: object, call: wire.Call) -> None:
         # A master may be behind, too, when it is cut off from the others.
-        behind = self._target.diagnosis() if isinstance(call.body, wire.Agents | wire.Inspect) else ""
+        behind = self._target.diagnosis() if isinstance(call.body, _SHOWING) else ""
         self._finish(wire.Answer(call.id, wire.pack(result), behind[:MAX_SENTENCE_CHARS]))
 
     def _failed(self, failure: TwistedFailure, call_id: int) -> None:
@@ -303,8 +360,5 @@ class _Refusal(Exception):
     """The call is not acceptable."""
 
 
-def _page(
-    rows: Iterable[tuple[AgentId, str, str, int]], after: AgentId | None, limit: int
-) -> list[wire.AgentRow]:
-    wanted = (row for row in rows if after is None or row[0] > after)
-    return [wire.AgentRow(*row) for row in heapq.nsmallest(limit, wanted)]
+def _within_page(limit: int) -> int:
+    return min(max(limit, 1), wire.MAX_PAGE)

@@ -9,13 +9,14 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from ...agents.ids import AgentId
+from ...agents.lifecycle import AgentRow
 from ..network.hello import ProtocolError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 MAX_STATE_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 """Largest state of an agent in an answer; the rest of the frame is for its id, name and class."""
 MAX_PAGE: Final = 1000
-"""Most agents in one answer to `Agents` or `Stored`."""
+"""Most agents, timers or dead letters in one answer."""
 MAX_PAGE_BYTES: Final = 1024 * 1024
 """Bytes of states after which an answer to `Stored` ends."""
 
@@ -27,12 +28,37 @@ class Status(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
 
 
 class Agents(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="agents"):
-    """Ask for the agents whose ids follow `after`, ordered by id. Answered with list[AgentRow]."""
+    """Ask for a page of the agents, as by `ListAgents`. Answered with an AgentPage."""
 
-    after: AgentId | None = None
+    after: str = ""
+    """`AgentPage.next` of the page before; "" for the first page."""
     limit: int = MAX_PAGE
     anywhere: bool = False
     """Whether a slave answers too, from its own state."""
+    class_name: str = ""
+    """Only agents of this class; "" for all."""
+    name: str = ""
+    """Only the agent of this name or id, or with a ``*`` at the end those whose names begin so."""
+    platform: bool = False
+    """Whether the agents of the platform are listed."""
+
+
+class Timers(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="timers"):
+    """Ask for timers in the order in which they are due. Answered by the master with list[TimerRow]."""
+
+    agent: AgentId | str | None = None
+    """Only the timers of this agent; null for all."""
+    after: tuple[int, int] | None = None
+    """`due_ns` and number of the last timer of the page before; null for the first page."""
+    limit: int = MAX_PAGE
+
+
+class DeadLetters(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="dead-letters"):
+    """Ask for kept dead letters, oldest first. Answered by the master with list[DeadLetterRow]."""
+
+    after: int = 0
+    """The number of the last letter of the page before."""
+    limit: int = MAX_PAGE
 
 
 class Inspect(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="inspect"):
@@ -92,7 +118,7 @@ class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
     replica: int
 
 
-Body = Status | Agents | Inspect | Stored | Post | Request | Stop | Admit | Remove
+Body = Status | Agents | Timers | DeadLetters | Inspect | Stored | Post | Request | Stop | Admit | Remove
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="call"):
@@ -102,13 +128,40 @@ class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="ca
     body: Body
 
 
-class AgentRow(msgspec.Struct, array_like=True, frozen=True):
-    """One agent in a list."""
+class AgentPage(msgspec.Struct, array_like=True, frozen=True):
+    """A page of a list of agents."""
 
-    id: AgentId
-    name: str
-    class_name: str
-    reactions: int
+    agents: list[AgentRow]
+    next: str
+    """Where the next page begins; "" if this is the last one. A page that is not the last may be short."""
+
+
+class TimerRow(msgspec.Struct, array_like=True, frozen=True):
+    """One timer in a list."""
+
+    number: int
+    agent: AgentId
+    due_ns: int
+    """When it is due, in nanoseconds since 1970."""
+    type: str
+    size_bytes: int
+    """Size of the payload."""
+
+
+class DeadLetterRow(msgspec.Struct, array_like=True, frozen=True):
+    """One dead letter in a list, without its payload."""
+
+    number: int
+    now_ns: int
+    """When it became one, in nanoseconds since 1970."""
+    reason: str
+    sender: AgentId
+    to: AgentId | str
+    type: str
+    size_bytes: int
+    """Size of the payload."""
+    whole: bool
+    """Whether it was kept with its payload, so that it can be sent again."""
 
 
 class AgentState(msgspec.Struct, array_like=True, frozen=True):

@@ -5,15 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ...agents import FIRST_FREE_STAMP, AgentId
+from ...agents import AgentRow
 from ..admin import wire
 from ..admin.client import CALL_TIMEOUT_S, LEAST_S, ServerAdmin
 from ..admin.connection import AdminError
 from .common import (
     CommandError,
+    address_of,
     admins,
     config_argument,
     json_option,
@@ -26,7 +28,7 @@ from .terminal import console
 
 DEFAULT_LIMIT = 10_000
 
-Rows = list[wire.AgentRow]
+Rows = list[AgentRow]
 Answered = tuple[str, Rows | AdminError]
 
 
@@ -34,7 +36,11 @@ Answered = tuple[str, Rows | AdminError]
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--replica", metavar="ID", type=click.IntRange(0), help="Ask this replica, not the master.")
-@click.option("--all", "everything", is_flag=True, help="List the built-in agents, too.")
+@click.option("--class", "class_name", metavar="NAME", default="", help="Only agents of this class.")
+@click.option(
+    "--name", metavar="NAME-OR-ID", default="", help="Only this agent; NAME* for all that begin so."
+)
+@click.option("--all", "everything", is_flag=True, help="List the agents of the platform, too.")
 @click.option(
     "--limit", type=click.IntRange(1), default=DEFAULT_LIMIT, show_default=True, help="Agents per server."
 )
@@ -44,6 +50,8 @@ def command(
     config: Path,
     server: str | None,
     replica: int | None,
+    class_name: str,
+    name: str,
     everything: bool,
     limit: int,
     master_timeout_s: float,
@@ -55,17 +63,21 @@ def command(
     """
     with reported_errors():
         asked = admins(read_config(config), server)
-        answers = _ask_all(
-            asked, lambda admin: agents_of(admin, replica, everything, limit, master_timeout_s)
+        body = wire.Agents(
+            anywhere=replica is not None,
+            class_name=class_name,
+            name=str(address_of(name)),
+            platform=everything,
         )
-        found = [(name, rows) for name, rows in answers if not isinstance(rows, AdminError)]
-        silent = [(name, error) for name, error in answers if isinstance(error, AdminError)]
+        answers = _ask_all(asked, lambda admin: agents_of(admin, replica, body, limit, master_timeout_s))
+        found = [(each, rows) for each, rows in answers if not isinstance(rows, AdminError)]
+        silent = [(each, error) for each, error in answers if isinstance(error, AdminError)]
         if silent and len(asked) == 1:
             raise silent[0][1]
     if found:
         _show(found, limit, as_json)
     if silent:
-        raise CommandError("\nquorate: ".join(f"{name} gave no list: {error}" for name, error in silent))
+        raise CommandError("\nquorate: ".join(f"{each} gave no list: {error}" for each, error in silent))
 
 
 def _ask_all(asked: Sequence[ServerAdmin], ask: Callable[[ServerAdmin], Rows]) -> list[Answered]:
@@ -101,11 +113,15 @@ def _show(found: list[tuple[str, Rows]], limit: int, as_json: bool) -> None:
     for title in ("server", "id", "name", "class"):
         table.add_column(title)
     table.add_column("reactions", justify="right")
+    any_paused = any(row.paused for _, rows in found for row in rows)
+    if any_paused:
+        table.add_column("paused")
     for name, rows in found:
         for row in rows:
-            table.add_row(
-                Text(name), str(row.id), Text(row.name or "-"), Text(row.class_name), str(row.reactions)
-            )
+            cells = [name, str(row.id), row.name or "-", row.class_name, str(row.reactions)]
+            if any_paused:
+                cells.append(f"{row.held} waiting" if row.paused else "-")
+            table.add_row(*map(Text, cells))
     console().print(table)
     for name, rows in found:
         if len(rows) == limit:
@@ -113,11 +129,10 @@ def _show(found: list[tuple[str, Rows]], limit: int, as_json: bool) -> None:
 
 
 def agents_of(
-    admin: ServerAdmin, replica: int | None, everything: bool, limit: int, master_timeout_s: float
-) -> list[wire.AgentRow]:
-    """Ask for agents page by page, within `master_timeout_s` seconds in all. Raises AdminError."""
-    rows: list[wire.AgentRow] = []
-    after: AgentId | None = None
+    admin: ServerAdmin, replica: int | None, body: wire.Agents, limit: int, master_timeout_s: float
+) -> Rows:
+    """Ask for up to `limit` agents page by page, in `master_timeout_s` seconds in all. Raises AdminError."""
+    rows: Rows = []
     ends = admin.seconds() + master_timeout_s
     while len(rows) < limit:
         left_s = ends - admin.seconds()
@@ -126,19 +141,26 @@ def agents_of(
                 f"Server {admin.server.name} did not list all of its agents within {master_timeout_s:g} s; "
                 "wait longer with --timeout."
             )
-        body = wire.Agents(after, wire.MAX_PAGE, anywhere=replica is not None)
+        body = msgspec.structs.replace(body, limit=min(limit - len(rows), wire.MAX_PAGE))
         if replica is None:
             page = admin.ask_master(
-                body, list[wire.AgentRow], repeatable=True, master_timeout_s=left_s, total_timeout_s=left_s
+                body, wire.AgentPage, repeatable=True, master_timeout_s=left_s, total_timeout_s=left_s
             )
         else:
-            page = admin.ask(replica, body, list[wire.AgentRow], min(CALL_TIMEOUT_S, left_s))
-        rows += [row for row in page if everything or row.id.stamp >= FIRST_FREE_STAMP]
-        if len(page) < wire.MAX_PAGE:
+            page = admin.ask(replica, body, wire.AgentPage, min(CALL_TIMEOUT_S, left_s))
+        rows += page.agents
+        if not page.next:
             break
-        after = page[-1].id
+        body = msgspec.structs.replace(body, after=page.next)
     return rows[:limit]
 
 
-def _row_object(row: wire.AgentRow) -> dict[str, object]:
-    return {"id": str(row.id), "name": row.name, "class": row.class_name, "reactions": row.reactions}
+def _row_object(row: AgentRow) -> dict[str, object]:
+    return {
+        "id": str(row.id),
+        "name": row.name,
+        "class": row.class_name,
+        "reactions": row.reactions,
+        "paused": row.paused,
+        "held": row.held,
+    }

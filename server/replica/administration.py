@@ -5,8 +5,8 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from ...agents import AgentId, Note
-from ...engine import AgentState
+from ...agents import AgentId, AgentPage, ListAgents, Note
+from ...engine import AgentState, DeadLetter, Timer
 from ...hachannel import ChangeRefused, Channel
 from ...hachannel import NotMaster as ChannelMaster
 from ...hachannel.transport.addresses import Address
@@ -82,6 +82,24 @@ class Administration:
         """Yield (id, name, class, reactions) of every agent."""
         for cell in self._replica.node.engine.cells():
             yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
+
+    def page(self, ask: ListAgents) -> AgentPage:
+        """Return a page of the agents, at the cost of that page. Raises ValueError for a wrong `after`."""
+        return self._replica.node.engine.page(ask)
+
+    def timers(
+        self, address: AgentId | str | None, after: tuple[int, int] | None, limit: int
+    ) -> list[Timer] | None:
+        """Return the timers of an agent, or of all: see `AdminTarget`."""
+        engine = self._replica.node.engine
+        if address is None:
+            return engine.timers(None, after, limit)
+        cell = engine.find(address)
+        return None if cell is None else engine.timers(cell.identity, after, limit)
+
+    def letters(self, after: int, limit: int) -> list[DeadLetter]:
+        """Return kept dead letters with numbers above `after`, oldest first."""
+        return self._replica.node.engine.letters(after, limit)
 
     def state_of(self, address: AgentId | str) -> bytes | None:
         """Return the state of an agent as a MessagePack map; None if there is no such agent."""

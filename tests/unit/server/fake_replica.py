@@ -16,7 +16,16 @@ import msgspec
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from quorate.agents import AgentId, Note, encode, outside
+from quorate.agents import (
+    FIRST_FREE_STAMP,
+    AgentId,
+    AgentPage,
+    AgentRow,
+    ListAgents,
+    Note,
+    encode,
+    outside,
+)
 from quorate.engine import AgentState
 from quorate.hachannel.codec.framing import HEADER_BYTES, frame_parts
 from quorate.server.admin.protocol import AdminProtocol, NotMaster
@@ -74,6 +83,13 @@ class FakeTarget:
 
     def agents(self) -> list[tuple[AgentId, str, str, int]]:
         return self.known
+
+    def page(self, ask: ListAgents) -> AgentPage:
+        rows = sorted(row for row in self.known if not ask.after or row[0] > AgentId.parse(ask.after))
+        rows = [row for row in rows if ask.platform or row[0].stamp >= FIRST_FREE_STAMP]
+        rows = [row for row in rows if ask.name in ("", row[1]) and ask.class_name in ("", row[2])]
+        last = str(rows[ask.limit - 1][0]) if len(rows) > ask.limit else ""
+        return AgentPage([AgentRow(*row) for row in rows[: ask.limit]], last)
 
     def state_of(self, address: AgentId | str) -> bytes | None:
         return self.states.get(address)

@@ -45,10 +45,10 @@ def test_any_replica_answers_with_its_status(target: Target) -> None:
 
 def test_agents_come_in_pages_by_id(target: Target) -> None:
     many = [(AgentId(0, 0, stamp), "", "m:C", 0) for stamp in (1030, 1026, 1028, 1027, 1029)]
-    first = ask(target(known=many), wire.Agents(None, 2))
-    assert [row[0][2] for row in first] == [1026, 1027]
-    second = ask(target(known=many), wire.Agents(AgentId(0, 0, 1027), 9))
-    assert [row[0][2] for row in second] == [1028, 1029, 1030]
+    first = ask(target(known=many), wire.Agents("", 2))
+    assert [row[0][2] for row in first[0]] == [1026, 1027]
+    second = ask(target(known=many), wire.Agents(first[1], 9))
+    assert [row[0][2] for row in second[0]] == [1028, 1029, 1030]
 
 
 @pytest.mark.parametrize("body", [wire.Agents(), wire.Inspect("alice")])

@@ -266,6 +266,8 @@ def test_agents_are_listed_without_the_built_in_ones(one: Any) -> None:
                 "name": "alice",
                 "class": "examples.bank:Account",
                 "reactions": 3,
+                "paused": False,
+                "held": 0,
             }
         ]
     }

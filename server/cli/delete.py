@@ -1,0 +1,39 @@
+"""`quorate delete`: delete an agent."""
+
+from pathlib import Path
+
+import click
+
+from ...agents import Delete, Deleted
+from .common import (
+    admins,
+    config_argument,
+    json_option,
+    json_text,
+    master_timeout_option,
+    read_config,
+    reported_errors,
+    server_option,
+)
+from .factory_request import ask_factory, local_address
+
+
+@click.command(
+    epilog="Exit status: 0, or 1 if there is no such agent, it belongs to the platform or no master answers."
+)
+@config_argument
+@server_option
+@click.argument("agent", metavar="NAME-OR-ID")
+@master_timeout_option
+@json_option
+def command(config: Path, server: str, agent: str, master_timeout_s: float, as_json: bool) -> None:
+    """Delete an agent, with its state and its timers.
+
+    It is asked for once: when the answer of the server is lost, the command says so and does not try again.
+    """
+    with reported_errors():
+        loaded = read_config(config)
+        (admin,) = admins(loaded, server)
+        request = Delete(local_address(loaded, admin, agent))
+        done = ask_factory(config, loaded, admin, request, Deleted, master_timeout_s)
+    click.echo(json_text({"id": str(done.id)}) if as_json else f"{done.id} deleted")
