@@ -17,7 +17,7 @@ from quorate import (
     UnknownAgentError,
     reacts,
 )
-from quorate.agents import Note, encode, outside
+from quorate.agents import Note, Pause, Paused, Resume, Resumed, encode, outside
 from quorate.services.base import ReplicaInfo, RoleCallback, Service, ServiceContext
 from quorate.testing import NondeterministicReaction, ReplicaView, SimulatedCluster, Violation
 
@@ -87,6 +87,29 @@ class Account(Agent):
     @reacts
     def misbehave(self, ctx: Context, note: Misbehave) -> None:
         self.balance += next(calls) if note.how == "counter" else int(time.time())
+
+
+@attrs.frozen
+class Order(Notification):
+    agent: str
+    goes_on: bool
+
+
+@attrs.define
+class Operator(Agent):
+    delivered: list[int] = attrs.field(factory=list[int])
+
+    @reacts
+    def order(self, ctx: Context, note: Order) -> None:
+        ctx.send(ctx.factory(), Resume(note.agent) if note.goes_on else Pause(note.agent))
+
+    @reacts
+    def paused(self, ctx: Context, note: Paused) -> None:
+        """Nothing to do."""
+
+    @reacts
+    def resumed(self, ctx: Context, note: Resumed) -> None:
+        self.delivered.append(note.delivered)
 
 
 class Payer(Service):
@@ -240,6 +263,34 @@ def test_acknowledged_state_survives_a_crash_of_all_and_a_lost_disk() -> None:
         cluster.kill(1)
         cluster.lose_disk(1)
     assert cluster.state(alice, replica=1) == Account(balance=7)
+
+
+def test_what_waits_for_a_paused_agent_survives_its_master_and_a_restart_of_all() -> None:
+    with SimulatedCluster(seed=10) as cluster:
+        alice = cluster.create(Account, name="alice")
+        cluster.create(Operator, name="operator")
+        client = cluster.client()
+        client.send(alice, Remind(5.0))
+        client.send("operator", Order("alice", goes_on=False))
+        for amount in range(1, 6):
+            client.send(alice, Deposit(amount))
+        cluster.kill_master()
+        cluster.run(10.0)
+        cluster.restart()
+        cluster.run_until(cluster.whole)
+        client.send(alice, Deposit(6))
+        cluster.kill(0, 1, 2)
+        cluster.restart()
+        cluster.run_until(cluster.whole)
+        assert cluster.state(alice).balance == 0
+        client.send("operator", Order("alice", goes_on=True))
+        received = [client.receive().notification for _ in range(7)]
+        # The timer fell due while six deposits had been sent or were under way.
+        assert received.count(Reminder("now")) == 1
+        deposits = [each for each in received if each != Reminder("now")]
+        assert deposits == [Balance(1), Balance(3), Balance(6), Balance(10), Balance(15), Balance(21)]
+    assert cluster.state("operator") == Operator(delivered=[7])
+    assert cluster.state(alice) == Account(balance=21)
 
 
 def test_an_invariant_names_the_replica_and_the_seed() -> None:
