@@ -226,7 +226,12 @@ class SimulatedServers(ServerFollower):
         return DiskTimes(sync_s=self.random.choice(SYNCS_S))
 
     def _advance(self, seconds: float) -> None:
-        self.time.advance(seconds)
+        try:
+            self.time.advance(seconds)
+        except Violation:
+            raise
+        except Exception as error:
+            raise self.violation("no failure", f"a replica has raised {error!r}") from error
         if self.broken is not None:
             raise self.broken
 
