@@ -8,7 +8,7 @@ import attrs
 
 from ..agents.builtin import ExceptionNotification, UnknownAgent
 from ..agents.envelope import Opaque
-from ..agents.ids import AgentId
+from ..agents.ids import FACTORY_ADDRESS, AgentId
 from ..agents.notification import Notification, decode, has_name, known_type, read
 from .errors import (
     ConnectionClosed,
@@ -70,9 +70,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
         )
     if note.type == UnknownAgent.type_name:
         unknown = decode(UnknownAgent, note.payload)
-        raise UnknownAgentError(
-            f"there is no agent {unknown.agent}; deploy it, or list the agents with `quorate agents`"
-        )
+        raise UnknownAgentError(_missing(unknown.agent))
     opaque = Opaque(note.type, note.payload, note.request)
     cls = known_type(note.type)
     if types:
@@ -285,6 +283,14 @@ class PendingRequests:
                 waiter.set_result(None)
         self._ending.clear()
         self.on_ended(reason)
+
+
+def _missing(agent: str) -> str:
+    name, at, server = agent.rpartition("@")
+    if at and name == FACTORY_ADDRESS:
+        return f"there is no server {server}, or it cannot be reached; `quorate check` lists the servers"
+    other = f", or no server {server}" if at else ""
+    return f"there is no agent {agent}{other}; deploy it, or list the agents with `quorate agents`"
 
 
 def received(note: ServerNote) -> Received:

@@ -5,6 +5,7 @@ Every replica of a server feeds its engine the same entries and gets the same st
 
 import hashlib
 from collections import deque
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -46,6 +47,9 @@ __all__ = ["Engine", "EngineStopped"]
 
 UPGRADE: Final = "quorate.upgrade/1"
 """Type in the trace of the row of a switch to other versions of agent classes."""
+_TURNS_FOR_WAITING: Final = 100
+"""Turns that one notification which waited for a paused agent may cause: itself, and what the agent gets
+until all of them are delivered, as answers of other agents."""
 _MAY_CREATE: Final = frozenset((Create.type_name, CLIENT_INPUT))
 """Types that may be or contain a `Create` when they come from outside."""
 _CREATE: Final = Create.type_name.encode()
@@ -200,6 +204,39 @@ class Engine(EngineState):
                 self._turn(note, effects)
                 links = self._mail.links
                 effects.net_acks[server] = (links.peek(server).peer_birth, links.delivered(server))
+        if self._paused.resuming or self._orphans:
+            for note in self._released(effects):
+                self._turn(note, effects)
+
+    def _released(self, effects: Effects) -> Iterator[Note]:
+        """Yield what waited for agents that were resumed or deleted; each notification has its own turn.
+
+        Agents that pause, resume and send to each other in these turns could go on for ever: at the bound
+        they stay paused, with what waits for them.
+        """
+        paused = self._paused
+        left = paused.notes * _TURNS_FOR_WAITING + self.settings.max_turn
+        while True:
+            if self._orphans:
+                yield self._orphans.popleft()
+                continue
+            if not left:
+                break
+            left -= 1
+            note = paused.take()
+            if note is None:
+                break
+            assert isinstance(note.to, AgentId)
+            self._passing = note.to
+            yield note
+            self._passing = None
+        for agent in paused.resuming:
+            self._report(
+                effects,
+                f"agent {agent} stays paused, with {paused.held(agent)} notifications that wait: more and "
+                "more came for it, or it was paused and resumed again and again",
+            )
+        paused.resuming.clear()
 
     def _meet(self, server: int, birth: int, effects: Effects) -> Link:
         """Record the life in which another server sends. Return the link to that server."""
@@ -233,7 +270,6 @@ class Engine(EngineState):
         if self._runaways:
             max_turn, max_bytes = self._runaways.bounds(note, max_turn, max_bytes)
         self._bound = self.position + max_turn
-        self._released = 0
         begin = len(effects.trace)
         first, step = note, mail.route
         mail.local_bytes = 0
@@ -307,8 +343,10 @@ class Engine(EngineState):
             self._mail.unknown(note, effects)
             return
         if self._paused and cell.identity in self._paused:
-            self._hold(cell, note, effects)
-            return
+            if self._passing != cell.identity:
+                self._hold(cell, note, effects)
+                return
+            self._passing = None
         self.position += 1
         stamp = self.next_stamp
         self._before_change(cell)
@@ -350,17 +388,6 @@ class Engine(EngineState):
         if refusal:
             self._mail.refuse(note, "Backlog", refusal, effects, cell.identity)
 
-    def _release(self, notes: deque[Note]) -> None:
-        """Put what waited for a paused agent before all other local notifications.
-
-        They count for the turn in which they came, not for this one. No turn gets room for more than may wait
-        for all paused agents: an agent that pauses and resumes another one again and again is stopped, too.
-        """
-        room = min(len(notes), self.settings.max_all_held - self._released)
-        self._released += room
-        self._bound += room
-        self._mail.local.extendleft(reversed(notes))
-
     def _carry_out(self, cell: Cell, outcome: Outcome, effects: Effects) -> None:
         for note in outcome.sends:
             self._mail.route(note, effects)
@@ -389,7 +416,7 @@ class Engine(EngineState):
         self._directory.remove(cell)
         self._timers.cancel_all(cell.identity)
         # Their senders are told that there is no such agent.
-        self._release(self._paused.resume(cell.identity))
+        self._orphans += self._paused.remove(cell.identity)
 
     def _factory_turn(self, note: Note, effects: Effects) -> None:
         """React to a notification to the factory agent of this server."""
@@ -434,8 +461,6 @@ class Engine(EngineState):
         self._mail.answer(note, self._factory_id, result.answer, effects)
         for each in result.resent:
             self._mail.route(each, effects)
-        if result.released:
-            self._release(result.released)
 
     # Versions of classes
 

@@ -143,7 +143,7 @@ class Factory:
     ) -> FactoryResult:
         known = self._known(ask.key)
         if known is not None:
-            return FactoryResult(stamp, answer=Created(known))
+            return self._created_before(known, ask, directory, stamp)
         try:
             current.check(position)
             self._check_key(note, ask)
@@ -179,6 +179,17 @@ class Factory:
     def _known(self, key: str) -> AgentId | None:
         """Return the agent that was created with a key; None if there was none, or it is forgotten."""
         return (self.declared if key.startswith(DECLARED_KEY) else self.keys).get(key) if key else None
+
+    def _created_before(self, known: AgentId, ask: Create, directory: Directory, stamp: int) -> FactoryResult:
+        """Answer a `Create` with a key that was used before; an agent with another name is not meant."""
+        cell = directory.find(known)
+        if cell is not None and ask.name is not None and ask.name != cell.name:
+            reason = (
+                f"the key {ask.key!r} has created the agent {cell.name or known}, and {ask.name!r} is "
+                "another one; give each agent a key of its own"
+            )
+            return self._refused(stamp, ask.class_name, reason)
+        return FactoryResult(stamp, answer=Created(known))
 
     def _remember(self, key: str, identity: AgentId) -> None:
         if not key:
@@ -230,7 +241,8 @@ class Factory:
         if not spec.cls.__module__.startswith(_PLATFORM):
             return
         service = note.sender == outside(self.server) and (ask.id is not None or ask.once)
-        if not (service or self._of_connections(note.sender)):
+        # A proxy agent gives an id to what it creates itself, and forwards no Create with an id.
+        if not (service or (ask.id is not None and self._of_connections(note.sender))):
             raise ValueError(
                 f"{spec.name} belongs to the platform, which creates it; deploy agents of your own"
             )

@@ -1,6 +1,5 @@
 """Reactions of the factory agent to requests about agents that exist."""
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +39,6 @@ class LifecycleResult:
 
     answer: Notification
     error: str = ""
-    released: deque[Note] = attrs.field(factory=deque[Note])
-    """What had waited for a paused agent that is resumed."""
     resent: list[Note] = attrs.field(factory=list[Note])
     """Dead letters to be sent again."""
 
@@ -111,8 +108,7 @@ class Lifecycle:
 
     def _resume(self, ask: Resume) -> LifecycleResult:
         identity = self._find(ask.agent, Resume).identity
-        released = self.paused.resume(identity)
-        return LifecycleResult(Resumed(identity, len(released)), released=released)
+        return LifecycleResult(Resumed(identity, self.paused.resume(identity)))
 
     def _cancel(self, ask: CancelTimer) -> LifecycleResult:
         cell = self._find(ask.agent, CancelTimer)

@@ -30,6 +30,8 @@ class PausedAgents:
 
     def __init__(self, states: Iterable[PausedState] = ()) -> None:
         self._held: dict[AgentId, _Held] = {}
+        self.resuming: deque[AgentId] = deque()
+        """Agents that are resumed once what waits for them is delivered. Empty between two entries."""
         self.notes = 0
         """Notifications that wait for all of them."""
         self.size_bytes = 0
@@ -54,14 +56,48 @@ class PausedAgents:
         return 0 if held is None else len(held.notes)
 
     def pause(self, agent: AgentId) -> None:
-        """Pause an agent. A paused one stays so."""
+        """Pause an agent. A paused one stays so, also if it was about to be resumed."""
         self._held.setdefault(agent, _Held())
+        if agent in self.resuming:
+            self.resuming.remove(agent)
 
-    def resume(self, agent: AgentId) -> deque[Note]:
-        """Remove an agent, and return what waited for it, in the order in which it came."""
+    def resume(self, agent: AgentId) -> int:
+        """Begin to resume an agent. Return how many notifications wait for it.
+
+        Until the last of them is taken the agent counts as paused: what comes meanwhile waits behind them.
+        """
+        if agent not in self._held:
+            return 0
+        if agent not in self.resuming:
+            self.resuming.append(agent)
+        return len(self._held[agent].notes)
+
+    def take(self) -> Note | None:
+        """Take the next notification for the first agent that is being resumed; None if no more waits.
+
+        An agent for which nothing waits any more is not paused from then on.
+        """
+        while self.resuming:
+            agent = self.resuming[0]
+            held = self._held[agent]
+            if held.notes:
+                note = held.notes.popleft()
+                size = len(note.payload)
+                held.size_bytes -= size
+                self.size_bytes -= size
+                self.notes -= 1
+                return note
+            self.resuming.popleft()
+            del self._held[agent]
+        return None
+
+    def remove(self, agent: AgentId) -> deque[Note]:
+        """Forget an agent that is deleted. Return what waited for it, in the order in which it came."""
         held = self._held.pop(agent, None)
         if held is None:
             return deque()
+        if agent in self.resuming:
+            self.resuming.remove(agent)
         self.notes -= len(held.notes)
         self.size_bytes -= held.size_bytes
         return held.notes

@@ -1,5 +1,6 @@
 """The state of one server's agents and queues: queries, captures for the disk, transfer to a replica."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
@@ -77,8 +78,10 @@ class EngineState:
         self._agent_log = AgentLog()
         self._bound = 0
         """The position that the present turn may reach."""
-        self._released = 0
-        """Notifications that had waited for paused agents and are counted in `_bound`."""
+        self._passing: AgentId | None = None
+        """The agent that is being resumed, while the notification that it is to get has not reached it."""
+        self._orphans: deque[Note] = deque()
+        """What had waited for paused agents that were deleted. Empty between two entries."""
         self._mail = Mail(self.server, self._routing, self.settings, self._dead_letter)
         self.classes = VersionTable(self.program)
         """The versions of agent classes in use."""

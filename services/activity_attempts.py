@@ -135,8 +135,8 @@ class ActivityAttempts:
             return
         try:
             payload = encode(value)
-        except TypeError as error:
-            self._report_failure(order, "TypeError", str(error), retry=False)
+        except Exception as error:  # a value that no notification can hold, or code of the class
+            self._report_failure(order, type(error).__name__, _text_of(error), retry=False)
             return
         if len(payload) > MAX_ACTIVITY_RESULT_BYTES:
             text = f"it returned {len(payload)} bytes, more than {MAX_ACTIVITY_RESULT_BYTES}"
@@ -174,11 +174,12 @@ class ActivityAttempts:
 
     def _report_failure(self, order: StartAttempt, error: str, message: str, *, retry: bool) -> None:
         self._ctx.count("activity_failures")
+        message = message[:_MAX_MESSAGE_CHARS]
         self._ctx.log(
             f"attempt {order.attempt} of activity {order.activity!r}, key {order.key!r} of agent "
             f"{order.agent}, failed: {error}: {message}"
         )
-        text = message[:_MAX_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
+        text = message.encode("utf-8", "backslashreplace").decode()
         self._report(AttemptFailed(order.number, order.attempt, error, text, retry))
 
     def _report(self, report: AttemptDone | AttemptFailed) -> None:
@@ -191,5 +192,5 @@ class ActivityAttempts:
 def _text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:  # also SystemExit: the attempt must end
         return "its message cannot be shown"

@@ -7,6 +7,7 @@ note that reaches nobody.
 from collections.abc import Callable
 
 from ...agents import FAILURES, Create, Delete, Note, activities, connection_manager, factory, outside
+from ...agents.lifecycle import LIFECYCLE_TYPES
 from ..config import Config
 from .rate_limit import RateLimit
 
@@ -18,7 +19,7 @@ REFUSED_TYPE = "quorate.refused"
 MAX_TEXT = 200
 """Characters of a type or an address in a line of the log."""
 
-_FOR_FACTORY = frozenset({Create.type_name, Delete.type_name}) | FAILURES
+_FOR_FACTORY = frozenset({Create.type_name, Delete.type_name}) | LIFECYCLE_TYPES | FAILURES
 
 
 class SenderCheck:

@@ -169,6 +169,79 @@ def test_a_resumption_of_many_that_wait_is_no_runaway_turn() -> None:
 
 
 @attrs.define
+class Spreader(Agent):
+    """Tells each number to two others, and what it gets itself to itself once more, as long as it is even."""
+
+    seen: list[int] = attrs.field(factory=list[int])
+
+    @reacts
+    def add(self, ctx: Context, note: Add) -> None:
+        self.seen.append(note.number)
+        ctx.send("bob", note)
+        ctx.send("carol", note)
+        if note.number == 0:
+            ctx.send(ctx.agent, note)
+
+    @reacts
+    def answered(self, ctx: Context, note: Total) -> None: ...
+
+
+def test_what_follows_from_each_notification_that_waited_has_the_bound_of_a_turn() -> None:
+    harness = Harness(settings=EngineSettings(max_turn=10))
+    for name in ("bob", "carol"):
+        harness.deploy(Sum, name=name)
+    harness.deploy(Spreader, name="spreader")
+    pause(harness, "spreader")
+    for number in range(1, 101):
+        harness.send("spreader", Add(number))
+    assert isinstance(harness.send(FACTORY, Resume("spreader"))[0], Resumed)
+    assert seen(harness, "bob") == seen(harness, "carol") == list(range(1, 101))
+    assert harness.engine.dead_letters == 0
+    assert harness.engine.paused_agents == 0
+
+
+def test_an_agent_that_sends_to_itself_for_ever_stays_paused_and_loses_nothing() -> None:
+    harness = Harness(settings=EngineSettings(max_turn=10))
+    for name in ("bob", "carol"):
+        harness.deploy(Sum, name=name)
+    harness.deploy(Spreader, name="spreader")
+    pause(harness, "spreader")
+    harness.send("spreader", Add(0))
+    harness.send(FACTORY, Resume("spreader"))
+    assert harness.engine.paused_agents == 1
+    assert "stays paused, with" in harness.reports[-1]
+    assert harness.engine.dead_letters == 0
+
+
+def test_pausing_again_while_what_waited_is_delivered_keeps_the_rest(harness: Harness) -> None:
+    harness.deploy(Breaker, name="breaker")
+    pause(harness, "breaker")
+    for number in (1, 2, 3):
+        harness.send("breaker", Add(number))
+    harness.send(FACTORY, Resume("breaker"))
+    breaker = harness.agent("breaker")
+    assert isinstance(breaker, Breaker)
+    assert breaker.seen == [1]
+    harness.send(FACTORY, Resume("breaker"))
+    assert breaker.seen == [1, 2]
+
+
+@attrs.define
+class Breaker(Agent):
+    """Pauses itself after each number."""
+
+    seen: list[int] = attrs.field(factory=list[int])
+
+    @reacts
+    def add(self, ctx: Context, note: Add) -> None:
+        self.seen.append(note.number)
+        ctx.send(factory(0), Pause("breaker"))
+
+    @reacts
+    def paused(self, ctx: Context, note: Paused) -> None: ...
+
+
+@attrs.define
 class Pauser(Agent):
     """Pauses and resumes a sum for ever."""
 
@@ -194,7 +267,8 @@ def test_pausing_and_resuming_for_ever_within_a_turn_is_stopped(harness: Harness
 
 def test_an_agent_of_the_platform_and_an_unknown_one_cannot_be_paused(harness: Harness) -> None:
     refused = harness.send(FACTORY, Pause("#0.0.2"))[0]
-    assert isinstance(refused, UnknownAgent)
+    assert isinstance(refused, ExceptionNotification)
+    assert refused.error == "PermissionError"
     assert isinstance(harness.send(FACTORY, Pause("dora"))[0], UnknownAgent)
     assert isinstance(harness.send(FACTORY, Pause(str(connection_manager(0))))[0], UnknownAgent)
 

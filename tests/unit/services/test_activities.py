@@ -212,7 +212,10 @@ def test_an_error_that_is_permanent_is_not_repeated(site: Site) -> None:
     assert site.order.failed == ["a failed 1 PermanentError"]
 
 
-@pytest.mark.parametrize(("returned", "error"), [(5, "TypeError"), (Charged("x" * 5_000_000), "ValueError")])
+@pytest.mark.parametrize(
+    ("returned", "error"),
+    [(5, "TypeError"), (Charged("x" * 5_000_000), "ValueError"), (Charged("\ud800"), "ValueError")],
+)
 def test_a_result_that_cannot_be_sent_fails_at_once(site: Site, returned: Any, error: str) -> None:
     site.bank.answer = lambda _: returned
     site.request("a")

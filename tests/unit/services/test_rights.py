@@ -113,3 +113,18 @@ def test_thousands_of_agents_are_created_by_one_input(bench, create):
 def test_an_administrator_pauses_an_agent(bench):
     (answer,) = Client(bench).ask(Pause("alice"))
     assert answer.type == Paused.type_name
+
+
+def test_an_administrator_cannot_create_an_agent_of_the_platform(bench):
+    ask = Create("quorate.agents.service_inbox:ServiceInbox", "inbox", msgspec.msgpack.encode({"topic": "t"}))
+    (answer,) = Client(bench).ask(ask)
+    assert answer.type == CreateFailed.type_name
+    assert "belongs to the platform" in decode(CreateFailed, answer.payload).reason
+
+
+def test_a_key_that_has_created_another_agent_is_refused(bench, create):
+    client = Client(bench)
+    client.ask(create("bob", key="k"))
+    again, other = client.ask(create("bob", key="k"), create("carol", key="k"))
+    assert again.type == Created.type_name
+    assert "give each agent a key of its own" in decode(CreateFailed, other.payload).reason

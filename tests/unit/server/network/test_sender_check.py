@@ -8,8 +8,11 @@ from quorate.agents import (
     AgentId,
     Create,
     Delete,
+    ListAgents,
     Note,
+    Pause,
     RefuseCreate,
+    Resume,
     UnknownAgent,
     connection_manager,
     factory,
@@ -88,9 +91,9 @@ def test_other_servers_send_nothing_to_the_connection_manager(rig: Rig, type: st
     assert not rig.accepts(2, note(2, str(connection_manager(HERE)), type))
 
 
-def test_other_servers_create_and_delete_agents_and_no_more(rig: Rig) -> None:
+def test_other_servers_create_and_administer_agents_and_no_more(rig: Rig) -> None:
     for to in (factory(HERE), str(factory(HERE))):
-        for expected in (Create, Delete, UnknownAgent):
+        for expected in (Create, Delete, ListAgents, Pause, Resume, UnknownAgent):
             assert rig.accepts(2, note(2, to, expected.type_name))
         for other in (RefuseCreate.type_name, "t"):
             assert not rig.accepts(2, note(2, to, other))
