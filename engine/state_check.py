@@ -1,13 +1,14 @@
-"""A check of stored agents: which of them the classes of this process cannot load, and why."""
+"""A check of stored agents: which of them the classes of this process cannot load or upgrade, and why."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 import msgspec
 
-from ..agents import FIRST_FREE_STAMP, AgentError, AgentId, AgentSpec
+from ..agents import FIRST_FREE_STAMP, AgentError, AgentId, AgentSpec, agent_spec
 from .cell import AgentState, Cell, Resolve, titled
 from .class_loading import Program
+from .class_versions import SwitchRefused, VersionTable
 from .snapshot.transfer import spec_of
 
 __all__ = ["StateCheck", "StateFinding"]
@@ -28,7 +29,11 @@ class StateFinding:
 
 
 class StateCheck:
-    """Loads stored agents one by one, as a start would, and keeps none of them."""
+    """Loads stored agents one by one, as a start would, and keeps none of them.
+
+    An agent whose class has a later version in this process is upgraded to the latest one, as the switch of
+    the server would do.
+    """
 
     def __init__(self, resolve: Resolve, program: Program | None = None) -> None:
         """`resolve` gives server ids, for reactions that must be run again; `program` finds the classes."""
@@ -36,6 +41,9 @@ class StateCheck:
         self._program = program or Program()
         self._specs: dict[tuple[str, str], AgentSpec | str] = {}
         """By the stored name and location of a class: the class, or why there is none."""
+        self._tables: dict[str, tuple[VersionTable, Mapping[str, int]] | str] = {}
+        """By the name of a class that loads agents: its version as the one in use, with the later versions
+        that would replace it; or why a later version cannot be used."""
         self._noted: set[tuple[str, str]] = set()
         self.checked = 0
         """Agents so far, those of the platform included."""
@@ -43,8 +51,8 @@ class StateCheck:
         """How many agents would be upgraded, by the names of their classes: stored, and here."""
 
     def run(self, agents: Iterable[AgentState]) -> Iterator[StateFinding]:
-        """Yield what a start would refuse, and a note for each attribute whose stored values it would leave
-        out."""
+        """Yield what a start or the switch after it would refuse, and a note for each attribute whose stored
+        values would be left out."""
         for state in agents:
             self.checked += 1
             spec = self._spec(state)
@@ -52,15 +60,42 @@ class StateCheck:
                 yield StateFinding(state.identity, state.name, state.cls, f"{titled(state)}: {spec}")
                 continue
             try:
-                Cell.load(state, spec, self._resolve)
+                last = self._upgraded(state, spec, Cell.load(state, spec, self._resolve))
             except (Exception, SystemExit) as error:
                 yield StateFinding(state.identity, state.name, state.cls, str(error))
                 continue
-            if state.cls in spec.former:
-                key = state.cls, spec.name
+            if last is not spec or state.cls in spec.former:
+                key = state.cls, last.name
                 self.upgrades[key] = self.upgrades.get(key, 0) + 1
             elif state.identity.stamp >= FIRST_FREE_STAMP:
                 yield from self._left_out(state, spec)
+
+    def _upgraded(self, state: AgentState, spec: AgentSpec, cell: Cell) -> AgentSpec:
+        """Upgrade a loaded agent to the latest version of its class; return that, or `spec` if it has none.
+
+        Raises SwitchRefused, naming the agent, if it cannot be upgraded.
+        """
+        found = self._table(spec)
+        if isinstance(found, str):
+            raise SwitchRefused(f"{titled(state)}: {found}")
+        table, later = found
+        switch = table.switch(later, (cell,)) if later else None
+        return switch.upgrades[0][1] if switch is not None else spec
+
+    def _table(self, spec: AgentSpec) -> tuple[VersionTable, Mapping[str, int]] | str:
+        if spec.name not in self._tables:
+            table = VersionTable(self._program)
+            table.created(spec)
+            defined = self._program.defined()
+            try:
+                for base in table.used.keys() & defined.keys():
+                    cls = self._program.named(f"{base}/{max(defined[base])}")
+                    if cls is not None:
+                        agent_spec(cls)
+                self._tables[spec.name] = table, table.newer(defined)
+            except AgentError as error:
+                self._tables[spec.name] = str(error)
+        return self._tables[spec.name]
 
     def _spec(self, state: AgentState) -> AgentSpec | str:
         key = state.cls, state.location

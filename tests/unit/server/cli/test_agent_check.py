@@ -45,11 +45,13 @@ def _write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     def write(version: int = 1, attribute: str = "balance", kind: str = "int") -> None:
         text = BANK.format(bank=BANK_NAME, version=version, attribute=attribute, kind=kind)
         (tmp_path / f"{BANK_NAME}.py").write_text(text)
-        sys.modules.pop(BANK_NAME, None)
+        for module in (BANK_NAME, f"{BANK_NAME}_2"):
+            sys.modules.pop(module, None)
         from quorate.agents.agent import _named
 
-        for name in [name for name in _named._classes if name.startswith(BANK_NAME)]:
-            del _named._classes[name]
+        for names in (_named._classes, _named._upgrading):
+            for name in [name for name in names if name.startswith(BANK_NAME)]:
+                del names[name]
 
     return write
 
@@ -97,6 +99,62 @@ def test_a_state_that_does_not_load_here_is_named_with_class_agent_and_reason(
     assert checked.stderr.startswith(f"s0: agent #0.0.1025 'alice' ({BANK_NAME}.account/1): ")
     assert says in checked.stderr
     assert checked.stdout.endswith("1 agents, 1 of them cannot be loaded.\n")
+
+
+UPGRADE = """
+    @staticmethod
+    @upgrades(from_version=1)
+    def in_cents(values: dict[str, Any]) -> dict[str, Any]:
+        values["cents"] = values.pop({stored!r}) * 100
+        return values
+"""
+SECOND = """
+from typing import Any
+import attrs
+from quorate import Agent, Context, Notification, reacts, upgrades
+{first}
+@attrs.frozen
+class Take(Notification, name="{bank}.take"): ...
+
+@attrs.define
+class Account(Agent, name="{bank}.account", version=2):
+    cents: int = 0
+{upgrade}
+    {reacts}
+    def take(self, ctx: Context, note: Take) -> None: ...
+"""
+
+
+@pytest.mark.parametrize("imports", [True, False], ids=["imports the former module", "does not"])
+@pytest.mark.parametrize(
+    ("upgrade", "reacts", "says"),
+    [
+        (UPGRADE.format(stored="balance"), "@reacts", None),
+        (UPGRADE.format(stored="balanze"), "@reacts", "Account.in_cents, raised KeyError: 'balanze'"),
+        ("", "@reacts", "has no upgrade to version 2"),
+        (UPGRADE.format(stored="balance"), "", "Account reacts to nothing"),
+    ],
+    ids=["good", "raises", "missing", "class refused"],
+)
+def test_agents_are_upgraded_to_a_later_version_in_another_module_beside_the_former_one(
+    disk: Path, xml: Any, free_port: int, upgrade: str, reacts: str, says: str | None, imports: bool
+) -> None:
+    first = f"import {BANK_NAME}" if imports else ""
+    text = SECOND.format(bank=BANK_NAME, first=first, upgrade=upgrade, reacts=reacts)
+    (disk.parent / f"{BANK_NAME}_2.py").write_text(text)
+    config = xml(free_port, plain=True)
+    modules = f'<config><property name="agent_modules" value="{BANK_NAME}_2"/>'
+    config.write_text(config.read_text().replace("<config>", modules))
+    checked = check(config, "--agents", "--data", disk)
+    if says is None:
+        assert (checked.exit_code, checked.stderr) == (0, "")
+        upgraded = f"s0: agents that are upgraded from {BANK_NAME}.account/1 to {BANK_NAME}.account/2: 1\n"
+        assert checked.stdout.startswith(upgraded)
+    else:
+        assert checked.exit_code == 1
+        assert checked.stderr.startswith(f"s0: agent #0.0.1025 'alice' ({BANK_NAME}.account/1)")
+        assert says in checked.stderr
+        assert checked.stdout.endswith("1 agents, 1 of them cannot be loaded.\n")
 
 
 def test_a_stored_attribute_that_the_class_lacks_is_a_note(
