@@ -418,6 +418,11 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
     return names, msgspec.defstruct("State", members, kw_only=True), has_sets, nests
 
 
+def _reacting(cls: type, key: str) -> str:
+    """Return the class that first defines `key` as a reaction, among `cls` and its bases; "" if none does."""
+    return next((base.__name__ for base in cls.__mro__ if getattr(vars(base).get(key), _MARK, False)), "")
+
+
 def _handlers(
     cls: type[Agent], name: str
 ) -> tuple[dict[str, tuple[Callable[..., None], Callable[[bytes], Any]]], Callable[..., None] | None]:
@@ -426,10 +431,16 @@ def _handlers(
     opaque: Callable[..., None] | None = None
     for key in sorted({key for base in cls.__mro__ for key in vars(base)}):
         method = getattr(cls, key, None)
+        where = f"{name}.{key}"
         if not getattr(method, _MARK, False):
+            replaced = _reacting(cls, key)
+            if method is not None and replaced:
+                raise AgentError(
+                    f"{where} replaces a reaction of {replaced}: mark it with @reacts, too, or write "
+                    f"{key} = None if the class is not to react"
+                )
             continue
         method = cast("Callable[..., None]", method)
-        where = f"{name}.{key}"
         try:
             hints = typing.get_type_hints(method)
         except Exception as error:
