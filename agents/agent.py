@@ -395,7 +395,7 @@ def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:
 def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct], bool, bool]:
     for base in cls.__mro__[:-1]:
         for key, value in vars(base).items():
-            if key.startswith("__"):
+            if key.startswith("__") or (value is None and _reacting(cls, key)):
                 continue
             constant = key.isupper() or key.startswith("_") or key in annotations_of(base)
             if type(value) in (list, dict, set) or (type(value) in _PLAIN and not constant):

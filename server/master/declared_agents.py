@@ -1,5 +1,7 @@
 """The agents that the configuration declares: the master creates those that were never made."""
 
+from typing import cast
+
 from twisted.python.failure import Failure
 
 from ...agents import (
@@ -76,7 +78,8 @@ class DeclaredAgents:
 
     def _failed(self, failure: Failure, agent: DeclaredAgent) -> None:
         # The next master creates what was not committed.
-        if not isinstance(failure.value, NotServing):
+        error = cast("BaseException", failure.value)  # pyright: ignore[reportUnknownMemberType]
+        if not isinstance(error, NotServing):
             self._refused(agent, failure.getErrorMessage())
 
     def _refused(self, agent: DeclaredAgent, reason: str) -> None:
