@@ -354,6 +354,8 @@ def agent_spec(cls: type[Agent]) -> AgentSpec:
 
 @functools.lru_cache(maxsize=4096)
 def _examine(cls: Any) -> Any:
+    if isinstance(cls, str):
+        raise AgentError(f"{cls!r} is text; give the class itself")
     name = location(cls)
     if not (isinstance(cls, type) and issubclass(cls, Agent)):
         raise AgentError(f"{name} is not an agent; derive it from quorate.Agent")

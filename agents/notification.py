@@ -177,6 +177,9 @@ def encode(notification: Notification) -> bytes:
     Raises AgentError, with the remedy, if no notification of the class can be sent.
     """
     if not isinstance(notification, Notification):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(notification, type) and issubclass(notification, Notification):
+            name = notification.__name__
+            raise TypeError(f"{name} is a class; give an object of it: {name}(...)")
         raise TypeError(
             f"{type(notification).__name__} is not a notification; derive it from quorate.Notification"
         )

@@ -306,3 +306,10 @@ def test_an_agent_without_slots_that_cannot_be_changed_is_refused_when_it_is_exa
 
     with pytest.raises(AgentError, match=r"Stone cannot be changed.*decorate the class with @attrs\.define"):
         agent_spec(Stone)
+
+
+def test_a_class_in_place_of_its_object_and_a_text_in_place_of_a_class_are_named() -> None:
+    with pytest.raises(TypeError, match=r"Ping is a class; give an object of it: Ping\(\.\.\.\)"):
+        encode(Ping)  # type: ignore[arg-type]
+    with pytest.raises(AgentError, match="'bank:Account' is text; give the class itself"):
+        agent_spec("bank:Account")  # type: ignore[arg-type]
