@@ -9,11 +9,13 @@ __all__ = [
     "FIRST_FREE_STAMP",
     "FIRST_PAGE_STAMP",
     "FIRST_SERVICE_STAMP",
+    "MAX_AGENT_NAME",
     "Address",
     "AgentId",
     "activities",
     "connection_manager",
     "factory",
+    "is_agent_name",
     "outside",
 ]
 
@@ -31,6 +33,9 @@ FIRST_PAGE_STAMP: Final = 10**17
 
 FACTORY_ADDRESS: Final = "#factory"
 """Address by which clients reach the factory agent of their server; that of another one: ``#factory@s1``."""
+
+MAX_AGENT_NAME: Final = 255
+"""Most characters of the name of an agent."""
 
 _TEXT = re.compile(r"#(\d{1,5})\.(\d{1,5})\.(\d{1,18})", re.ASCII)
 
@@ -86,3 +91,8 @@ def connection_manager(server: int) -> AgentId:
 def activities(server: int) -> AgentId:
     """Return the id of the agent of `server` that keeps the pending activities of its agents."""
     return AgentId(server, server, 4)
+
+
+def is_agent_name(text: str) -> bool:
+    """Return whether an agent may have this name: printable characters without ``@``, no ``#`` in front."""
+    return 0 < len(text) <= MAX_AGENT_NAME and text[0] != "#" and "@" not in text and text.isprintable()

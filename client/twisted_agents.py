@@ -37,18 +37,7 @@ class TwistedAgents:
         **state: Any,
     ) -> "Deferred[AgentId]":
         """Create an agent from the arguments of its constructor, once whatever fails; fires with its id."""
-        return self._run(self._create(cls, name, server, key, timeout, state))
-
-    async def _create(
-        self,
-        cls: AgentClass,
-        name: str | None,
-        server: Server,
-        key: str,
-        timeout: float | None,
-        state: Mapping[str, Any],
-    ) -> AgentId:
-        return await self._operate(creation(cls, name, server, key, state), timeout)
+        return self._run(self._made(lambda: creation(cls, name, server, key, state), timeout))
 
     def create_all(
         self,

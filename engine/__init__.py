@@ -16,7 +16,7 @@ from .batch import (
 from .causal_order import Awaited, StampedNote, replaced
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
 from .class_loading import Program, Unloadable, import_modules, load_class
-from .class_versions import ClassMissing, UpgradePending, common_versions
+from .class_versions import ClassMissing, UpgradePending, common_versions, version_names
 from .current_reaction import SKIPPED, CurrentReaction, Skipped
 from .dead_letters import DeadLetter
 from .effects import Effects
@@ -82,4 +82,5 @@ __all__ = [
     "import_modules",
     "load_class",
     "replaced",
+    "version_names",
 ]

@@ -7,6 +7,7 @@ import attrs
 
 from ..agents import AgentId
 from .cell import Cell
+from .error_text import printable
 
 __all__ = ["MAX_AGENT_LINES_PER_S", "MAX_LINES_PER_S", "AgentLog"]
 
@@ -50,12 +51,5 @@ class AgentLog:
                 continue
             self._written += 1
             self._agents[cell.identity] = of_agent + 1
-            found.append(f"agent {cell.identity}{name} ({cell.spec.name}): {_printable(text)}")
+            found.append(f"agent {cell.identity}{name} ({cell.spec.name}): {printable(text)}")
         return found
-
-
-def _printable(text: str) -> str:
-    """Return a text with everything that is no visible character escaped: it has to stay one line."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -15,7 +15,20 @@ from ..agents.names import split_name
 from .cell import Cell, Unstorable, titled, upgraded
 from .class_loading import Program
 
-__all__ = ["ClassMissing", "Switch", "SwitchRefused", "UpgradePending", "VersionTable", "common_versions"]
+__all__ = [
+    "ClassMissing",
+    "Switch",
+    "SwitchRefused",
+    "UpgradePending",
+    "VersionTable",
+    "common_versions",
+    "version_names",
+]
+
+
+def version_names(versions: Mapping[str, int]) -> str:
+    """Return the whole names of classes, ``bank.account/2, bank.order/1``."""
+    return ", ".join(f"{base}/{version}" for base, version in sorted(versions.items()))
 
 
 class ClassMissing(RuntimeError):
@@ -34,10 +47,10 @@ class UpgradePending(RuntimeError):
 
     def __init__(self, ahead: Mapping[str, int]) -> None:
         """`ahead`: see `VersionTable`."""
-        names = ", ".join(f"{base}/{version}" for base, version in sorted(ahead.items()))
         super().__init__(
-            f"the server has not switched to {names} yet, and this replica lacks the former version: keep "
-            "the module of the former class beside the new one, or wait until all replicas have the new code"
+            f"the server has not switched to {version_names(ahead)} yet, and this replica lacks the former "
+            "version: keep the module of the former class beside the new one, or wait until all replicas "
+            "have the new code"
         )
 
 

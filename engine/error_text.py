@@ -5,7 +5,7 @@ from typing import Final
 from ..agents import AgentError
 from ..agents.origin import raised_at
 
-__all__ = ["MAX_ERROR_CHARS", "described", "error_text", "located", "reason_of", "summary"]
+__all__ = ["MAX_ERROR_CHARS", "described", "error_text", "located", "printable", "reason_of", "summary"]
 
 MAX_ERROR_CHARS: Final = 1000
 """Characters of a text; the rest is left out."""
@@ -41,3 +41,13 @@ def reason_of(error: BaseException) -> str:
 def summary(kind: str, message: str) -> str:
     """Return both in one text, as the trace holds it. A replay compares it, so its form must not change."""
     return f"{kind}: {message}"[:MAX_ERROR_CHARS]
+
+
+def printable(text: str) -> str:
+    """Return a text with everything that is no visible character escaped.
+
+    A line of a log has to stay one line, and a terminal would obey control characters.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -30,6 +30,7 @@ from ..agents import (
     factory,
     outside,
 )
+from ..agents.ids import MAX_AGENT_NAME, is_agent_name
 from ..agents.lifecycle import DECLARED_KEY
 from ..agents.notification import UNREADABLE
 from .agent_index import is_platform
@@ -43,7 +44,6 @@ from .settings import EngineSettings
 
 __all__ = ["Factory", "FactoryResult"]
 
-_MAX_NAME: Final = 255
 _PLATFORM: Final = Agent.__module__.rpartition(".")[0] + "."
 """The package of the built-in agents."""
 
@@ -250,9 +250,9 @@ class Factory:
     def _check_name(self, name: str | None, directory: Directory) -> None:
         if name is None:
             return
-        if not name or len(name) > _MAX_NAME or name.startswith("#") or "@" in name or not name.isprintable():
+        if not is_agent_name(name):
             raise ValueError(
-                f"{name!r} cannot be a name; use up to {_MAX_NAME} printable characters without # and @"
+                f"{name!r} cannot be a name; use up to {MAX_AGENT_NAME} printable characters without # and @"
             )
         holder = directory.find(name)
         if holder is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
-from ..agents.lifecycle import AgentPage, ListAgents
+from ..agents.lifecycle import AgentPage, AgentRow, ListAgents
 from .agent_log import AgentLog
 from .causal_order import Awaited
 from .cell import AgentState, Cell
@@ -128,6 +128,11 @@ class EngineState:
         """Return a page of the agents, at the cost of that page. Raises ValueError for a wrong `after`."""
         cells, after = self._directory.index.page(ask, self._directory.find)
         return AgentPage([row_of(cell, self._paused) for cell in cells], after)
+
+    def row(self, address: AgentId | str) -> AgentRow | None:
+        """Return what a list of the agents says of one, or None if there is no such agent."""
+        cell = self.find(address)
+        return None if cell is None else row_of(cell, self._paused)
 
     def timers(
         self, agent: AgentId | None = None, after: tuple[int, int] | None = None, limit: int = 1000

@@ -1,7 +1,6 @@
 """The serving side of administration: the handler of one connection, and its view of the replica."""
 
-import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -86,10 +85,6 @@ class AdminTarget(Protocol):
         """Return why this replica never holds agents, and which replicas do; "" if it may hold some."""
         ...
 
-    def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
-        """Return (id, name or "", class "module:Class", number of reactions) of every agent, in any order."""
-        ...
-
     def page(self, ask: ListAgents) -> AgentPage:
         """Return a page of the agents, at the cost of that page. Raises ValueError for a wrong `after`."""
         ...
@@ -107,8 +102,8 @@ class AdminTarget(Protocol):
         """Return kept dead letters with numbers above `after`, oldest first."""
         ...
 
-    def state_of(self, address: AgentId | str) -> bytes | None:
-        """Return the state of an agent as a MessagePack map; None if there is no such agent."""
+    def inspect(self, address: AgentId | str) -> tuple[AgentRow, bytes] | None:
+        """Return an agent with its state, a MessagePack map; None if there is no such agent."""
         ...
 
     def stored(self, identity: AgentId) -> AgentState:
@@ -269,24 +264,22 @@ class AdminProtocol:
         ]
 
     def _inspect(self, address: AgentId | str) -> wire.AgentState:
-        state = self._target.state_of(address)
-        if state is not None and len(state) > wire.MAX_STATE_BYTES:
+        found = self._target.inspect(address)
+        if found is None:
+            raise _Unknown(f"There is no agent {address} on this server.")
+        row, state = found
+        if len(state) > wire.MAX_STATE_BYTES:
             raise _Refusal(
                 f"The state of agent {address} is too large to be shown: it has {len(state)} bytes, and at "
                 f"most {wire.MAX_STATE_BYTES} can be sent."
             )
-        if state is not None:
-            for row in self._target.agents():
-                if address in (row[0], row[1]):
-                    return wire.AgentState(AgentRow(*row), state)
-        raise _Unknown(f"There is no agent {address} on this server.")
+        return wire.AgentState(row, state)
 
     def _stored(self, after: AgentId | None) -> list[AgentState]:
         page: list[AgentState] = []
         size = 0
-        for identity in heapq.nsmallest(
-            wire.MAX_PAGE, (row[0] for row in self._target.agents() if after is None or row[0] > after)
-        ):
+        ask = ListAgents(after="" if after is None else str(after), limit=wire.MAX_PAGE, platform=True)
+        for identity in (row.id for row in self._target.page(ask).agents):
             state = self._target.stored(identity)
             if len(state.state) > wire.MAX_STATE_BYTES:
                 raise _Refusal(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ...agents import AgentRow
 from ..admin import wire
-from ..admin.client import CALL_TIMEOUT_S, LEAST_S, ServerAdmin
+from ..admin.client import CALL_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError
 from .common import (
     CommandError,
@@ -23,6 +23,7 @@ from .common import (
     master_timeout_option,
     read_config,
     reported_errors,
+    seconds_left,
 )
 from .terminal import console
 
@@ -135,12 +136,7 @@ def agents_of(
     rows: Rows = []
     ends = admin.seconds() + master_timeout_s
     while len(rows) < limit:
-        left_s = ends - admin.seconds()
-        if left_s < LEAST_S:
-            raise AdminError(
-                f"Server {admin.server.name} did not list all of its agents within {master_timeout_s:g} s; "
-                "wait longer with --timeout."
-            )
+        left_s = seconds_left(admin, ends, "all of its agents", master_timeout_s)
         body = msgspec.structs.replace(body, limit=min(limit - len(rows), wire.MAX_PAGE))
         if replica is None:
             page = admin.ask_master(

@@ -17,7 +17,7 @@ import msgspec
 from ...agents import AgentId, Notification, known_type, read
 from ...agents.fields import field_names
 from ...agents.origin import raised_at
-from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
+from ..admin.client import FAILOVER_TIMEOUT_S, LEAST_S, ServerAdmin
 from ..admin.connection import AdminError, CallFailed
 from ..config import MAX_ID, Config, ConfigError, Server, UnknownName, load
 from ..storage.data_directory import DataDirectoryError
@@ -194,6 +194,20 @@ def address_of(text: str) -> AgentId | str:
         return AgentId.parse(text)
     except ValueError as error:
         raise WrongArgument(f"{error}.") from None
+
+
+def seconds_left(admin: ServerAdmin, ends: float, listed: str, timeout_s: float) -> float:
+    """Return the seconds until `ends`, on the clock of `admin`, for the next page of a list.
+
+    Raises AdminError, which names what is `listed` and the whole limit, when too few are left to ask.
+    """
+    left_s = ends - admin.seconds()
+    if left_s < LEAST_S:
+        raise AdminError(
+            f"Server {admin.server.name} did not list {listed} within {timeout_s:g} s; "
+            "wait longer with --timeout."
+        )
+    return left_s
 
 
 def no_such_agent(path: Path, config: Config, address: AgentId | str, server: str) -> str:

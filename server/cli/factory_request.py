@@ -1,5 +1,6 @@
 """Requests of the commands to the factory agent of a server."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,9 +10,9 @@ from ..admin.client import CALL_TIMEOUT_S, ServerAdmin
 from ..admin.failures import failure_sentence
 from ..admin.protocol import MAX_TIMEOUT_S
 from ..config import Config
-from .common import CommandError, address_of, no_such_agent
+from .common import CommandError, address_of, admins, no_such_agent, read_config, reported_errors
 
-__all__ = ["ask_factory", "local_address"]
+__all__ = ["ask_about_agent", "ask_factory", "local_address"]
 
 REPLY_TIMEOUT_S = 10.0
 
@@ -32,6 +33,27 @@ def local_address(config: Config, admin: ServerAdmin, text: str) -> str:
     raise CommandError(
         f"Server {admin.server.name} has no agents of server {host}; give {name} and --server {host}."
     )
+
+
+def ask_about_agent(
+    path: Path,
+    server: str,
+    agent: str,
+    request: Callable[[str], Notification],
+    expected: type[N],
+    timeout_s: float,
+    *,
+    repeatable: bool = False,
+) -> N:
+    """Send the factory agent of a server the request about one agent, and return its answer.
+
+    `request` makes it from the address of the agent. What goes wrong ends the command with a sentence.
+    """
+    with reported_errors():
+        config = read_config(path)
+        (admin,) = admins(config, server)
+        ask = request(local_address(config, admin, agent))
+        return ask_factory(path, config, admin, ask, expected, timeout_s, repeatable=repeatable)
 
 
 def ask_factory(

@@ -5,17 +5,8 @@ from pathlib import Path
 import click
 
 from ...agents import Pause, Paused
-from .common import (
-    admins,
-    config_argument,
-    json_option,
-    json_text,
-    master_timeout_option,
-    read_config,
-    reported_errors,
-    server_option,
-)
-from .factory_request import ask_factory, local_address
+from .common import config_argument, json_option, json_text, master_timeout_option, server_option
+from .factory_request import ask_about_agent
 
 
 @click.command(
@@ -28,9 +19,5 @@ from .factory_request import ask_factory, local_address
 @json_option
 def command(config: Path, server: str, agent: str, master_timeout_s: float, as_json: bool) -> None:
     """Pause an agent: what is sent to it waits until it is resumed."""
-    with reported_errors():
-        loaded = read_config(config)
-        (admin,) = admins(loaded, server)
-        request = Pause(local_address(loaded, admin, agent))
-        done = ask_factory(config, loaded, admin, request, Paused, master_timeout_s, repeatable=True)
+    done = ask_about_agent(config, server, agent, Pause, Paused, master_timeout_s, repeatable=True)
     click.echo(json_text({"id": str(done.id)}) if as_json else f"{done.id} paused")

@@ -5,17 +5,8 @@ from pathlib import Path
 import click
 
 from ...agents import Resume, Resumed
-from .common import (
-    admins,
-    config_argument,
-    json_option,
-    json_text,
-    master_timeout_option,
-    read_config,
-    reported_errors,
-    server_option,
-)
-from .factory_request import ask_factory, local_address
+from .common import config_argument, json_option, json_text, master_timeout_option, server_option
+from .factory_request import ask_about_agent
 
 
 @click.command(
@@ -31,11 +22,7 @@ def command(config: Path, server: str, agent: str, master_timeout_s: float, as_j
 
     It is asked for once: when the answer of the server is lost, the command says so and does not try again.
     """
-    with reported_errors():
-        loaded = read_config(config)
-        (admin,) = admins(loaded, server)
-        request = Resume(local_address(loaded, admin, agent))
-        done = ask_factory(config, loaded, admin, request, Resumed, master_timeout_s)
+    done = ask_about_agent(config, server, agent, Resume, Resumed, master_timeout_s)
     if as_json:
         click.echo(json_text({"id": str(done.id), "delivered": done.delivered}))
     else:

@@ -10,8 +10,7 @@ from rich.text import Text
 from ...agents import AgentId
 from ...agents.lifecycle import CancelTimer, TimerCancelled
 from ..admin import wire
-from ..admin.client import LEAST_S, ServerAdmin
-from ..admin.connection import AdminError
+from ..admin.client import ServerAdmin
 from .common import (
     WrongArgument,
     address_of,
@@ -23,6 +22,7 @@ from .common import (
     master_timeout_option,
     read_config,
     reported_errors,
+    seconds_left,
     server_option,
 )
 from .factory_request import ask_factory, local_address
@@ -78,12 +78,7 @@ def _timers(
     rows: list[wire.TimerRow] = []
     ends = admin.seconds() + timeout_s
     while len(rows) < limit:
-        left_s = ends - admin.seconds()
-        if left_s < LEAST_S:
-            raise AdminError(
-                f"Server {admin.server.name} did not list its timers within {timeout_s:g} s; "
-                "wait longer with --timeout."
-            )
+        left_s = seconds_left(admin, ends, "its timers", timeout_s)
         size = min(limit - len(rows), wire.MAX_PAGE)
         after = (rows[-1].due_ns, rows[-1].number) if rows else None
         page = admin.ask_master(

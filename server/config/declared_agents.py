@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ...agents import Agent, AgentError, agent_spec
+from ...agents.ids import MAX_AGENT_NAME, is_agent_name
 from .dtd import Element
 from .imports import import_problem, one_line
 from .report import Report, quoted
@@ -15,7 +16,6 @@ from .service_classes import class_name_of
 
 MAX_DECLARED = 1000
 """Most agents that the configuration may declare for one server."""
-MAX_NAME = 255
 
 
 def encoded_state(agent: DeclaredAgent) -> bytes:
@@ -91,10 +91,10 @@ def refuse_agents(replica: Element, report: Report) -> None:
 
 
 def _name_problem(name: str) -> str:
-    if name and len(name) <= MAX_NAME and not name.startswith("#") and "@" not in name and name.isprintable():
+    if is_agent_name(name):
         return ""
     return (
-        f"the name {quoted(name)} of an agent is not usable; use up to {MAX_NAME} printable characters "
+        f"the name {quoted(name)} of an agent is not usable; use up to {MAX_AGENT_NAME} printable characters "
         "without # and @."
     )
 

@@ -13,7 +13,7 @@ use, the master submits the entry with which all of them switch.
 from collections.abc import Callable
 from typing import Final
 
-from ...engine import Effects, Engine, common_versions
+from ...engine import Effects, Engine, common_versions, version_names
 from ...hachannel import Channel, ViewEvent
 from .digests import Classes, encode_direct
 from .mastership import Mastership
@@ -105,11 +105,10 @@ class ClassSwitch:
         common = common_versions([self._classes(), *(self._reports[each] for each in self._slaves(view))])
         versions = self._engine.classes.newer(common)
         if ahead and not ahead.items() <= versions.items():
-            names = ", ".join(f"{base}/{version}" for base, version in sorted(ahead.items()))
-            self.pending(now, f"this replica has only {names}, and other replicas of the view lack that")
+            has = version_names(ahead)
+            self.pending(now, f"this replica has only {has}, and other replicas of the view lack that")
         elif versions and versions != self._refused:
-            names = ", ".join(f"{base}/{version}" for base, version in sorted(versions.items()))
-            self._log(f"all replicas can run {names}: the server switches to that")
+            self._log(f"all replicas can run {version_names(versions)}: the server switches to that")
             self._mastership.switch(versions)
 
     def _all_here(self, view: ViewEvent) -> bool:

@@ -1,11 +1,11 @@
 """The commands of administrators, carried out by a running replica."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from ...agents import AgentId, AgentPage, ListAgents, Note
+from ...agents import AgentId, AgentPage, AgentRow, ListAgents, Note
 from ...engine import AgentState, DeadLetter, Timer
 from ...hachannel import ChangeRefused, Channel
 from ...hachannel import NotMaster as ChannelMaster
@@ -78,11 +78,6 @@ class Administration:
         which = " or ".join([", ".join(others[:-1]), others[-1]] if others[1:] else others)
         return f"{context.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
 
-    def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
-        """Yield (id, name, class, reactions) of every agent."""
-        for cell in self._replica.node.engine.cells():
-            yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
-
     def page(self, ask: ListAgents) -> AgentPage:
         """Return a page of the agents, at the cost of that page. Raises ValueError for a wrong `after`."""
         return self._replica.node.engine.page(ask)
@@ -101,9 +96,11 @@ class Administration:
         """Return kept dead letters with numbers above `after`, oldest first."""
         return self._replica.node.engine.letters(after, limit)
 
-    def state_of(self, address: AgentId | str) -> bytes | None:
-        """Return the state of an agent as a MessagePack map; None if there is no such agent."""
-        return self._replica.node.engine.state_of(address)
+    def inspect(self, address: AgentId | str) -> tuple[AgentRow, bytes] | None:
+        """Return an agent with its state, a MessagePack map; None if there is no such agent."""
+        engine = self._replica.node.engine
+        row, state = engine.row(address), engine.state_of(address)
+        return None if row is None or state is None else (row, state)
 
     def stored(self, identity: AgentId) -> AgentState:
         """Return an agent in the form in which it is stored: see `AdminTarget`."""

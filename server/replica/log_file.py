@@ -11,6 +11,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, global
 from twisted.python.failure import Failure
 from twisted.python.logfile import LogFile
 
+from ...engine.error_text import printable
 from ..storage.private_files import PRIVATE_FILE, make_directory
 
 __all__ = ["ReplicaLog"]
@@ -51,7 +52,7 @@ class ReplicaLog:
         """Write one line; line ends within it are shown as spaces, other control characters as escapes."""
         now = time.time()
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        flat = _printable(" ".join(text.split("\n")))[:LINE_CHARS]
+        flat = printable(" ".join(text.split("\n")))[:LINE_CHARS]
         self._write(f"{clock}.{int(now * 1000) % 1000:03d}Z {flat}\n")
 
     def announce(self, line: str) -> None:
@@ -111,11 +112,4 @@ class ReplicaLog:
         else:
             self.line(f"error: {formatEvent(event)}: {failure.getErrorMessage()}")
             lines = failure.getTraceback().splitlines()
-            self._write("".join(f"{_printable(line)}\n" for line in lines))
-
-
-def _printable(text: str) -> str:
-    """Escape control characters, which a terminal would obey: peers and clients send much of the text."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+            self._write("".join(f"{printable(line)}\n" for line in lines))

@@ -81,9 +81,6 @@ class FakeTarget:
     def lacks_all(self) -> str:
         return self.watches
 
-    def agents(self) -> list[tuple[AgentId, str, str, int]]:
-        return self.known
-
     def page(self, ask: ListAgents) -> AgentPage:
         rows = sorted(row for row in self.known if not ask.after or row[0] > AgentId.parse(ask.after))
         rows = [row for row in rows if ask.platform or row[0].stamp >= FIRST_FREE_STAMP]
@@ -91,8 +88,9 @@ class FakeTarget:
         last = str(rows[ask.limit - 1][0]) if len(rows) > ask.limit else ""
         return AgentPage([AgentRow(*row) for row in rows[: ask.limit]], last)
 
-    def state_of(self, address: AgentId | str) -> bytes | None:
-        return self.states.get(address)
+    def inspect(self, address: AgentId | str) -> tuple[AgentRow, bytes] | None:
+        rows = [AgentRow(*row) for row in self.known if address in row[:2]]
+        return (rows[0], self.states[address]) if rows and address in self.states else None
 
     def stored(self, identity: AgentId) -> AgentState:
         return self.kept[identity]
