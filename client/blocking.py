@@ -237,7 +237,8 @@ class Connection(BlockingAgents, ConnectionBase):
         Raises TypeError for what cannot be called, RuntimeError if there is a listener or no inbox.
         """
         self._begin_listening(callback, ended)
-        self._listener = ListenerThread(self._driver, self._call, callback, ended)
+        listener = self._listener = ListenerThread(self._driver, self._call, callback, ended)
+        listener.start()
 
     def stop_listening(self, timeout: float | None = None) -> None:
         """Stop to call the listener, and wait until its present call has returned.

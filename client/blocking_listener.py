@@ -36,6 +36,9 @@ class ListenerThread(ListenerState):
         self._done = 0
         """Notifications of `_held` for which the callback has returned."""
         self._thread = threading.Thread(target=self._run, name="quorate-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin to call the callback, which may stop this listener at once."""
         self._thread.start()
 
     def stop(self, timeout_s: float | None) -> bool:

@@ -116,6 +116,27 @@ def test_after_the_listener_was_stopped_the_rest_comes_to_receive_in_order(model
         assert [connection.receive(timeout=10).notification.amount for _ in range(3)] == [3, 4, 5]
 
 
+def test_a_listener_that_stops_in_its_first_call_is_stopped(model, deposit, monkeypatch):
+    begin = threading.Thread.start
+
+    def start(thread):
+        begin(thread)
+        if thread.name == "quorate-listener":
+            called.wait(10)  # the first call comes before `listen` goes on
+
+    def listener(_):
+        connection.stop_listening()
+        called.set()
+
+    called = threading.Event()
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with opened(model) as connection:
+        push(model, deposit, 1, 2)
+        connection.flush()
+        connection.listen(listener)
+        assert connection.receive(timeout=10).notification.amount == 2
+
+
 def test_stopping_waits_for_the_listener_and_says_if_it_takes_too_long(model, deposit):
     began, go = threading.Event(), threading.Event()
 
