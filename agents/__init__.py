@@ -40,6 +40,7 @@ from .ids import (
 )
 from .lifecycle import AgentPage, AgentRow, ListAgents, Pause, Paused, Resume, Resumed
 from .notification import Notification, decode, encode, known_type, read, type_name
+from .pack import Column, ColumnValue, Pack
 from .state_types import decoder
 from .upgrade import UpgradeError, upgrades
 
@@ -59,6 +60,8 @@ __all__ = [
     "AgentPage",
     "AgentRow",
     "AgentSpec",
+    "Column",
+    "ColumnValue",
     "Context",
     "Create",
     "CreateFailed",
@@ -71,6 +74,7 @@ __all__ = [
     "Notification",
     "Opaque",
     "Outcome",
+    "Pack",
     "Pause",
     "Paused",
     "RefuseCreate",
