@@ -59,6 +59,7 @@ __all__ = [
     "Reopen",
     "ReopenRefused",
     "Reopened",
+    "WatchConnection",
     "decode_input",
 ]
 
@@ -68,6 +69,8 @@ CLIENT_INPUT: Final = "quorate.connection.input/1"
 """Type name of the input of a client: the body of an input frame, unchanged."""
 MAX_INPUT_NOTES: Final = 4096
 """Most notifications in one input. They are one reaction, and what it sends is one turn of the engine."""
+MAX_WATCHERS: Final = 10_000
+"""Most agents that a proxy tells about the end of its connection."""
 LATE_NS: Final = 1_000_000_000
 """An idle check later than this shows that there was no master: the idle time of the client restarts."""
 
@@ -166,8 +169,17 @@ class IdleCheck(Notification, name="quorate.connection.idle-check"):
 
 
 @attrs.frozen
+class WatchConnection(Notification, name="quorate.connection.watch"):
+    """Request of an agent to a proxy: send it `ConnectionEnded` when the connection ends.
+
+    An agent that watches a connection twice is told once. If the proxy does not exist any more, the agent
+    gets `UnknownAgent`; if too many agents watch it, an `ExceptionNotification` that says so.
+    """
+
+
+@attrs.frozen
 class ConnectionEnded(Notification, name="quorate.connection.ended"):
-    """Notice of a proxy to the connection manager, when it deletes itself."""
+    """Notice of a proxy, when it deletes itself, to the connection manager and those that watch it."""
 
 
 decode_input = msgspec.msgpack.Decoder(ClientInput).decode
@@ -199,6 +211,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     last_heard_ns: int = 0
     check_due_ns: int = 0
     ended: bool = False
+    watchers: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
+    """Agents that are told when the connection ends."""
 
     @reacts
     def opaque(self, ctx: Context, note: Opaque) -> None:
@@ -248,6 +262,16 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             self._end(ctx, "closed", "the client closed the connection")
         else:
             self._stray(ctx, note)
+
+    @reacts
+    def watch(self, ctx: Context, note: WatchConnection) -> None:
+        """Remember an agent that is to be told when the connection ends."""
+        if ctx.sender == outside(ctx.agent.host) or ctx.sender == ctx.agent:
+            self._stray(ctx, note)
+            return
+        if len(self.watchers) >= MAX_WATCHERS and ctx.sender not in self.watchers:
+            raise ValueError(f"{MAX_WATCHERS} agents watch connection {ctx.agent} already, and no more can")
+        self.watchers[ctx.sender] = None
 
     @reacts
     def page_read(self, ctx: Context, note: PageRead) -> None:
@@ -472,7 +496,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def _end(self, ctx: Context, code: str, text: str) -> None:
         self.ended = True
         ctx.emit(CLIENT_TOPIC, ClientEnd(code, text))
-        ctx.send(connection_manager(ctx.agent.host), ConnectionEnded())
+        for watcher in (connection_manager(ctx.agent.host), *self.watchers):
+            ctx.send(watcher, ConnectionEnded())
         for page in self.flow.waiting.pages() if self.flow.waiting is not None else ():
             ctx.send(page_id(ctx.agent, page), DropPage())
         ctx.delete()

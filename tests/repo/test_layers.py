@@ -18,6 +18,7 @@ PACKAGES = (
     "demo",
     "engine",
     "hachannel",
+    "messaging",
     "replay",
     "server",
     "services",
@@ -30,6 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "hachannel": set(),
     "engine": {"agents"},
     "client": {"agents"},
+    "messaging": {"agents", "client", "services.base"},
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
@@ -53,6 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("codec", "model", "journal", "replication", "transfer", "view_change", "membership", "protocol"),
         *("transport", "group"),
     ),
+    "messaging": ("agents",),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
         *("local", "replica", "cli", "processes"),
@@ -100,6 +103,7 @@ PURE = (
     "agents/",
     "engine/",
     "hachannel/",
+    "messaging/agents/",
     "client/attempts.py",
     "client/delayed_ack.py",
     "client/frames.py",

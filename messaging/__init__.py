@@ -1,0 +1,1 @@
+"""Messaging: queues and topics on replicated agents, with the words and rules of Jakarta Messaging."""
