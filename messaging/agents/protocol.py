@@ -15,6 +15,7 @@ missing, which is None for all its messages:
 ``delay``        milliseconds from the arrival before which it is not delivered
 ``group``        text: messages of a group go to one consumer, one after the other
 ``key``          text: the key of a last-value queue
+``mode``         ``NON_PERSISTENT`` for a message whose producer does not wait
 ``duplicate``    text: a second message with this id is dropped
 ``type``         text of the application
 ``correlation``  text of the application
