@@ -31,7 +31,7 @@ from .pending import Received, ReplyTypes, received
 from .time_limits import time_limit
 from .url import Endpoint
 
-__all__ = ["AsyncConnection", "AsyncioPort", "aconnect"]
+__all__ = ["AsyncConnection", "AsyncioLoop", "AsyncioPort", "aconnect"]
 
 N = TypeVar("N", bound=Notification)
 
@@ -149,6 +149,31 @@ class AsyncioPort:
             self._driver.pause()
         else:
             transport.write(data)
+
+
+class AsyncioLoop:
+    """An asyncio loop, for extensions of a connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, posted: Callable[[int], None] | None = None):
+        self._loop = loop
+        self._posted = posted
+
+    def schedule(self, function: Callable[[], None]) -> None:
+        """Call a function in the loop, from any thread."""
+        self._loop.call_soon_threadsafe(function)
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call a function in the next turn of the loop."""
+        self._loop.call_soon(function)
+
+    def later(self, delay_s: float, function: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call a function in the loop after a time."""
+        return self._loop.call_later(delay_s, function)
+
+    def posted(self, size_bytes: int) -> None:
+        """Count a notification that was queued beside those of the program."""
+        if self._posted is not None:
+            self._posted(size_bytes)
 
 
 class AsyncConnection(AsyncAgents, AsyncIteration):
@@ -324,6 +349,9 @@ class AsyncConnection(AsyncAgents, AsyncIteration):
 
     def _make_room(self, _: object) -> None:
         self._room.set()
+
+    def _loop_port(self) -> "AsyncioLoop":
+        return AsyncioLoop(self._loop)
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
 from .agent_operations import BlockingAgents
-from .aio import AsyncioPort
+from .aio import AsyncioLoop, AsyncioPort
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .blocking_listener import ListenerThread
 from .connection_base import (
@@ -451,6 +451,15 @@ class Connection(BlockingAgents, ConnectionBase):
                 continue
             if done is not None:
                 self._pending.expect_ack(seq, done)
+
+    def _loop_port(self) -> AsyncioLoop:
+        return AsyncioLoop(self._loop, self._posted)
+
+    def _posted(self, size_bytes: int) -> None:
+        """Count a notification that an extension has queued: the window is one for both."""
+        with self._room:
+            self._submitted += 1
+            self._submitted_bytes += size_bytes
 
     def _acknowledged(self, _: int) -> None:
         if self._waiting:

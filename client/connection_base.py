@@ -2,7 +2,7 @@
 
 import os
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Self
 from weakref import WeakSet
 
@@ -13,6 +13,8 @@ from .arguments import SendArguments, credential
 from .driver import Driver
 from .errors import ConnectionClosed, QuorateClientError, RequestTimeout
 from .events import SessionSettings
+from .extension import Extension, Loop
+from .frames import ServerNote
 from .listener import check_callback
 from .local.registry import is_local, url_server
 from .local.session import LocalSession
@@ -145,6 +147,17 @@ class ConnectionBase:
         """Number of notifications that the inbox did not keep: answers that came too late while it was full,
         and all if it is switched off."""
         return self._pending.dropped
+
+    def extend(self, kinds: Collection[str], take: Callable[[ServerNote], bool]) -> Extension:
+        """Handle notifications of some types beside the program. For packages that are built on connections.
+
+        kinds: names of types. take: called in the loop of the connection with each notification of these
+        types that answers no request; returns whether it has handled it.
+        """
+        return Extension(self._driver, self._loop_port(), kinds, take)
+
+    def _loop_port(self) -> Loop:
+        raise NotImplementedError
 
     def _abandon(self, error: QuorateClientError) -> None:
         """Close here only, without touching the socket and the event loop: another process uses them."""

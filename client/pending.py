@@ -110,6 +110,8 @@ class PendingRequests:
         self._receivers: deque[tuple[Waiter, int]] = deque()
         """Waiters for notifications, each with the limit of `hold`; 0: one notification that is not held."""
         self._ending: list[Waiter] = []
+        self.sinks: dict[str, Callable[[ServerNote], bool]] = {}
+        """By type: takes notifications that answer no request, and returns whether it has handled them."""
         self.on_received: Callable[[ServerNote], None] = _ignore
         """Called with each notification that a receiver gets."""
         self.on_acknowledged: Callable[[int], None] = _ignore
@@ -226,6 +228,10 @@ class PendingRequests:
                 waiter.set_result(outcome(note, types))
             except QuorateClientError as error:
                 waiter.set_exception(error)
+            return
+        sink = self.sinks.get(note.type)
+        if sink is not None and not note.request and sink(note):
+            self.on_received(note)
             return
         while self._receivers:
             waiter, limit = self._receivers.popleft()

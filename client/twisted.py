@@ -25,6 +25,7 @@ from .connection_base import (
 from .driver import CLOSE_GRACE_S, Driver
 from .errors import QuorateClientError
 from .events import SessionSettings
+from .extension import Cancellable
 from .listener import EndCallback
 from .local.port import port_of
 from .pending import Received, ReplyTypes
@@ -222,6 +223,37 @@ class TwistedPort:
             self._link.write(data)
 
 
+class _ReactorLoop:
+    """The reactor, for extensions of a connection."""
+
+    def __init__(self, reactor: _Reactor):
+        self._reactor = reactor
+
+    def schedule(self, function: Callable[[], None]) -> None:
+        """Call a function soon. A Twisted connection is used in the reactor's thread only."""
+        self._reactor.callLater(0, function)
+
+    soon = schedule
+
+    def later(self, delay_s: float, function: Callable[[], None]) -> Cancellable:
+        """Call a function after a time."""
+        return _Delayed(self._reactor.callLater(delay_s, function))
+
+    def posted(self, size_bytes: int) -> None:
+        """Do nothing: the session counts what is queued."""
+
+
+class _Delayed:
+    """A delayed call that may be cancelled after it was made."""
+
+    def __init__(self, call: _Call):
+        self._call = call
+
+    def cancel(self) -> None:
+        if self._call.active():
+            self._call.cancel()
+
+
 class TwistedConnection(TwistedAgents, AsyncIteration):
     """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread.
 
@@ -237,6 +269,9 @@ class TwistedConnection(TwistedAgents, AsyncIteration):
         self._listener: ReactorListener | None = None
         self._pending.on_acknowledged = self._make_room
         self._pending.on_ended = self._make_room
+
+    def _loop_port(self) -> _ReactorLoop:
+        return _ReactorLoop(self._reactor)
 
     @property
     def full(self) -> bool:

@@ -51,6 +51,8 @@ __all__ = [
     "PROPERTY_PREFIX",
     "CloseConsumer",
     "CloseProducer",
+    "Commit",
+    "Committed",
     "Confirmed",
     "ConsumerClosed",
     "ConsumerOpened",
@@ -64,6 +66,8 @@ __all__ = [
     "Reason",
     "Refused",
     "Rejected",
+    "Rollback",
+    "RolledBack",
     "Settle",
     "Settlement",
     "Unsubscribe",
@@ -299,3 +303,45 @@ class Unsubscribe(Notification, name="quorate.message.unsubscribe"):
 @attrs.frozen
 class Unsubscribed(Notification, name="quorate.message.unsubscribed"):
     """Answer to `Unsubscribe`."""
+
+
+# Transactions
+
+
+@attrs.frozen
+class Commit(Notification, name="quorate.message.commit"):
+    """Request to commit what a client has sent in a transaction, at several destinations: all or nothing.
+
+    It goes to one of them, which asks the others. Answered with `Committed` or `RolledBack`.
+    """
+
+    transaction: int
+    """The client's number, unique in its connection."""
+    destinations: list[str]
+    """The addresses of all destinations of the transaction, the one that is asked among them."""
+    parts: list[int]
+    """For each of them, how many `Publish` and `Settle` of the transaction were sent to it."""
+
+
+@attrs.frozen
+class Committed(Notification, name="quorate.message.committed"):
+    """Answer to `Commit`: everything was done."""
+
+    transaction: int
+
+
+@attrs.frozen
+class RolledBack(Notification, name="quorate.message.rolled-back"):
+    """Answer to `Commit`: nothing was done. The messages that it had accepted return as seen."""
+
+    transaction: int
+    reason: str
+    """One of `Reason`."""
+    text: str
+
+
+@attrs.frozen
+class Rollback(Notification, name="quorate.message.rollback"):
+    """Order to give up what was sent in a transaction. The messages that it had accepted return as seen."""
+
+    transaction: int

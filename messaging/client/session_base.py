@@ -1,0 +1,349 @@
+"""What the sessions of all faces have in common: acknowledge modes, arguments of messages, transactions."""
+
+import threading
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+import attrs
+
+from ...agents import ColumnValue, Notification
+from ...client.connection_base import ConnectionBase
+from ...client.pending import Waiter
+from ..agents.protocol import (
+    MAX_PRIORITY,
+    PROPERTY_PREFIX,
+    Commit,
+    Committed,
+    Refused,
+    Rollback,
+    RolledBack,
+    Settlement,
+    Unsubscribe,
+    Unsubscribed,
+)
+from .bodies import Body, encode_body
+from .consumer import ConsumerCore
+from .destinations import Destination, Topic, named
+from .errors import MessagingError, SessionClosed, TransactionRolledBack, refusal
+from .hub import hub_of
+from .message import Message
+from .producer import Outgoing, ProducerCore
+from .replies import Reply
+
+__all__ = ["Ack", "MessageOptions", "SessionBase"]
+
+LAZY_MESSAGES: Final = 64
+LAZY_S: Final = 0.5
+"""With Ack.DUPS_OK messages are acknowledged by so many, or after so long."""
+_MAX_SPAN_S: Final = 10 * 365 * 24 * 3600.0
+
+
+class Ack(Enum):
+    """When a message that was received counts as done with."""
+
+    AUTO = "auto"
+    """When ``receive`` has returned it; in an iteration or a listener, when its turn has ended well."""
+    CLIENT = "client"
+    """When the program calls ``ack`` of it or of a later message of the session."""
+    DUPS_OK = "dups-ok"
+    """Like AUTO, a little later: after a failure some messages may come again."""
+    INDIVIDUAL = "individual"
+    """When the program calls ``ack`` of it."""
+
+
+@attrs.frozen(kw_only=True)
+class MessageOptions:
+    """What a message may have beside its body."""
+
+    priority: int | None = None
+    """0 to 9; 9 is delivered first. 4 unless given."""
+    ttl_s: float | None = None
+    """Seconds from its arrival after which it expires."""
+    delay_s: float | None = None
+    """Seconds from its arrival before which it is not delivered."""
+    properties: Mapping[str, ColumnValue] = attrs.field(factory=dict[str, ColumnValue])
+    """Numbers, texts and bools by name, for selectors and for the receiver."""
+    correlation_id: str | None = None
+    reply_to: Destination | str | None = None
+    type: str | None = None
+    group: str | None = None
+    """Messages of one group go to one consumer, one after the other."""
+    key: str | None = None
+    """In a last-value queue a message replaces the waiting one with the same key."""
+    duplicate_id: str | None = None
+    """The destination drops a second message with this id."""
+    persistent: bool = True
+    """False: ``send`` does not wait until the destination has the message."""
+
+    def columns(self) -> dict[str, ColumnValue]:
+        """Return the columns of a message. Raises TypeError or ValueError, naming the argument."""
+        columns: dict[str, ColumnValue] = {}
+        if self.priority is not None:
+            if type(self.priority) is not int or not 0 <= self.priority <= MAX_PRIORITY:
+                raise ValueError(f"priority is {self.priority!r}; give 0 to {MAX_PRIORITY}")
+            columns["priority"] = self.priority
+        for name, span_s in (("ttl", self.ttl_s), ("delay", self.delay_s)):
+            if span_s is not None:
+                if isinstance(span_s, bool) or not 0 <= span_s <= _MAX_SPAN_S:
+                    raise ValueError(f"{name}_s is {span_s!r}; give seconds, 0 to {_MAX_SPAN_S:g}")
+                # A span that is less than a millisecond is one all the same.
+                columns[name] = max(1, round(span_s * 1000)) if span_s else None
+        texts = {
+            "correlation": ("correlation_id", self.correlation_id),
+            "type": ("type", self.type),
+            "group": ("group", self.group),
+            "key": ("key", self.key),
+            "duplicate": ("duplicate_id", self.duplicate_id),
+        }
+        for column, (argument, value) in texts.items():
+            if value is not None:
+                if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                    raise TypeError(f"{argument} is {value!r}; give text")
+                columns[column] = value
+        if self.reply_to is not None:
+            columns["reply"] = named(self.reply_to).address
+        if not self.persistent:
+            columns["mode"] = "NON_PERSISTENT"
+        for name, each in self.properties.items():
+            columns[PROPERTY_PREFIX + name] = _property(name, each)
+        return columns
+
+
+def _property(name: object, value: object) -> ColumnValue:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"{name!r} is not the name of a property; write it like a name in Python")
+    if value is not None and not isinstance(value, int | float | str | bool):
+        kind = type(value).__name__
+        raise TypeError(f"the property {name} is a {kind}; give a number, text or a bool")
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"the property {name} is {value}, which has more than 64 bits")
+    return value
+
+
+class SessionBase:
+    """One session: its acknowledge mode, and the messages that it has received and not settled.
+
+    The methods of this class that may be called from any thread say so; the others run in the connection's
+    loop.
+    """
+
+    def __init__(
+        self, connection: ConnectionBase, ack: Ack = Ack.AUTO, transacted: bool = False, client_id: str = ""
+    ) -> None:
+        if not isinstance(connection, ConnectionBase):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{connection!r} is no connection; open one with quorate.connect")
+        if not isinstance(ack, Ack):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"ack is {ack!r}; give one of quorate.messaging.Ack")
+        if transacted and ack is not Ack.AUTO:
+            raise ValueError("a transacted session acknowledges when it commits; leave out ack")
+        self._hub = hub_of(connection)
+        self._ack = ack
+        self._transacted = transacted
+        self._client_id = client_id
+        self._closed = False
+        self._guard = threading.Lock()
+        self._received: list[tuple[ConsumerCore, Message]] = []
+        """What the program has received and not settled, where it settles them together."""
+        self._lazy_timer = False
+        self._producers: dict[str, ProducerCore] = {}
+        self._consumers: list[ConsumerCore] = []
+        self._transaction = next(self._hub.transactions) if transacted else 0
+
+    # From any thread
+
+    @property
+    def transacted(self) -> bool:
+        """Whether the session has transactions."""
+        return self._transacted
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SessionClosed("the session is closed; open another one on the connection")
+
+    def _outgoing(self, body: Body, options: MessageOptions, waiter: Waiter | None) -> Outgoing:
+        """Return a message to be sent. Raises TypeError or ValueError."""
+        encoding, data = encode_body(body)
+        columns = options.columns()
+        if encoding is not None:
+            columns["encoding"] = encoding
+        return Outgoing(data, columns, waiter, self._transaction)
+
+    def _hand_over(self, core: ConsumerCore, message: Message) -> None:
+        """Apply the acknowledge mode to a message that the program gets now, from ``receive``."""
+        if self._transacted or self._ack is Ack.CLIENT:
+            core.saw(message.number)
+            with self._guard:
+                self._received.append((core, message))
+        elif self._ack is Ack.AUTO:
+            message.settled = True
+            core.settle(message.number, Settlement.ACCEPTED)
+        elif self._ack is Ack.DUPS_OK:
+            self._accept_lazily(core, message)
+        else:
+            core.saw(message.number)
+
+    def _begin_turn(self, core: ConsumerCore, message: Message) -> None:
+        """Give a message to an iteration or a listener, which says later how its turn has ended."""
+        if self._ack is Ack.AUTO and not self._transacted:
+            core.saw(message.number)
+        else:
+            self._hand_over(core, message)
+
+    def _end_turn(self, core: ConsumerCore, message: Message, *, well: bool) -> None:
+        """Settle the message of an iteration or a listener, where the session does that by itself."""
+        if self._ack is Ack.AUTO and not self._transacted and core.error is None:
+            message.settled = True
+            core.settle(message.number, Settlement.ACCEPTED if well else Settlement.RETURNED)
+
+    def _accept_lazily(self, core: ConsumerCore, message: Message) -> None:
+        message.settled = True
+        core.saw(message.number)
+        with self._guard:
+            self._received.append((core, message))
+            many = len(self._received) >= LAZY_MESSAGES
+            arm, self._lazy_timer = not (many or self._lazy_timer), True
+        if many:
+            self._accept_all()
+        elif arm:
+            self._hub.run(self._arm_lazy)
+
+    def _arm_lazy(self) -> None:
+        self._hub.extension.later(LAZY_S, self._lazily)
+
+    def _lazily(self) -> None:
+        with self._guard:
+            self._lazy_timer = False
+        self._accept_all()
+
+    def _accept_all(self, transaction: int = 0) -> None:
+        """Accept all that was received and not settled."""
+        with self._guard:
+            received, self._received = self._received, []
+        for core, message in received:
+            if core.error is None:
+                message.settled = True
+                core.settle(message.number, Settlement.ACCEPTED, transaction)
+
+    def _settle(self, core: ConsumerCore, message: Message, settlement: Settlement, delay_ms: int) -> None:
+        """Settle a message as the program asks. Raises MessagingError if the mode does not allow it."""
+        self._check_open()
+        if self._ack is not Ack.INDIVIDUAL and settlement is not Settlement.ACCEPTED:
+            raise MessagingError("single messages are rejected in sessions with Ack.INDIVIDUAL only")
+        if self._transacted or self._ack in (Ack.AUTO, Ack.DUPS_OK):
+            return
+        if message.settled:
+            raise MessagingError(f"{message!r} is acknowledged or rejected already, or was recovered")
+        if self._ack is Ack.CLIENT:
+            self._accept_all()
+            return
+        message.settled = True
+        core.settle(message.number, settlement, 0, delay_ms)
+
+    # In the loop
+
+    def _recover(self, done: Waiter) -> None:
+        with self._guard:
+            received, self._received = self._received, []
+        for _, message in received:
+            message.settled = True
+        for core in self._consumers:
+            if core.error is None:
+                core.recover()
+        done.set_result(None)
+
+    def _unsubscribe(self, topic: Topic, name: str, done: Waiter) -> None:
+        def answered(answer: Notification) -> None:
+            if done.done():
+                return
+            if isinstance(answer, Refused):
+                done.set_exception(refusal(answer))
+            else:
+                done.set_result(None)
+
+        def failed(error: Exception) -> None:
+            if not done.done():
+                done.set_exception(error)
+
+        reply = Reply(answered, failed, topic)
+        request = Unsubscribe(name, self._client_id)
+        self._hub.extension.request(topic.address, request, reply, (Unsubscribed, Refused))
+
+    # Transactions
+
+    def _participants(self) -> list[tuple[str, int]]:
+        """Return the destinations of the transaction, and how many notifications were sent to each for it."""
+        number = self._transaction
+        parts: dict[str, int] = {}
+        for endpoint in self._endpoints():
+            sent = endpoint.sent_parts.pop(number, 0)
+            if sent:
+                parts[endpoint.address] = parts.get(endpoint.address, 0) + sent
+        return sorted(parts.items())
+
+    def _commit(self, done: Waiter) -> None:
+        """Commit: everything was queued before. Completes the waiter with None or the failure."""
+        self._accept_all(self._transaction)
+        self._hub.flush()
+        waiting = [each for each in self._producers.values() if each.error is None and not each.all_sent]
+        if waiting:
+            waiting[0].when_sent(lambda: self._commit(done))
+            return
+        number, parts = self._transaction, self._participants()
+        self._transaction = next(self._hub.transactions)
+        ended = next((each.error for each in self._producers.values() if each.error is not None), None)
+        if ended is not None and not self._closed:
+            self._end_transaction(number, parts)
+            done.set_exception(TransactionRolledBack(f"the transaction was rolled back: {ended}"))
+            return
+        if not parts:
+            done.set_result(None)
+            return
+
+        def answered(answer: Notification) -> None:
+            if done.done():
+                return
+            if isinstance(answer, RolledBack):
+                done.set_exception(TransactionRolledBack(answer.text))
+            else:
+                done.set_result(None)
+
+        def failed(error: Exception) -> None:
+            if not done.done():
+                done.set_exception(error)
+
+        first = parts[0][0]
+        reply = Reply(answered, failed, self._destination(first))
+        commit = Commit(number, [address for address, _ in parts], [count for _, count in parts])
+        self._hub.extension.request(first, commit, reply, (Committed, RolledBack))
+
+    def _destination(self, address: str) -> Destination:
+        return next(each.destination for each in self._endpoints() if each.address == address)
+
+    def _rollback(self, done: Waiter) -> None:
+        """Give everything of the transaction up."""
+        number = self._transaction
+        for producer in self._producers.values():
+            producer.discard(number)
+        self._hub.flush()
+        parts = self._participants()
+        self._transaction = next(self._hub.transactions)
+        self._end_transaction(number, parts)
+        self._recover(done)
+
+    def _end_transaction(self, number: int, parts: list[tuple[str, int]]) -> None:
+        for address, _ in parts:
+            self._hub.extension.post(address, Rollback(number))
+
+    # The end
+
+    def _endpoints(self) -> list[ConsumerCore | ProducerCore]:
+        """Return the consumers and producers of the session."""
+        return [*self._consumers, *self._producers.values()]
+
+
+def check_text(name: str, value: Any) -> str:
+    """Return an argument that is text. Raises TypeError, naming it."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; give text")
+    return value
