@@ -406,6 +406,13 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
                 )
     hints = hints_of(cls)
     names = tuple(field.name for field in _attributes(cls))
+    for base in cls.__mro__[:-1]:
+        lost = next((each for each in declared_fields(base) if each not in names), None)
+        if lost is not None:
+            raise AgentError(
+                f"{name}: {lost} of its base {base.__name__} is no part of the state, and would be lost; "
+                f"decorate {base.__name__} with @attrs.define, or annotate {lost} in {cls.__name__}, too"
+            )
     members: list[tuple[str, Any, Any]] = []
     for index, attribute in enumerate(names):
         kind = hints.get(attribute)
@@ -418,6 +425,30 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
     has_sets = any(may_hold_sets(kind) for _, kind, _ in members)
     nests = any(may_nest(kind) for _, kind, _ in members)
     return names, msgspec.defstruct("State", members, kw_only=True), has_sets, nests
+
+
+def _reacted_by(where: str, method: Callable[..., None]) -> tuple[type, ...]:
+    """Return the classes to which a marked method reacts. Raises AgentError."""
+    try:
+        hints = typing.get_type_hints(method)
+    except Exception as error:
+        raise AgentError(f"{where}: a type cannot be resolved: {error}") from error
+    parameter = list(inspect.signature(method).parameters)[2]
+    return _reacted(where, hints[parameter])
+
+
+def _check_keeps_types(cls: type, key: str, where: str, kept: tuple[type, ...]) -> None:
+    """Raise AgentError if a method hides one of a base that reacts to something else."""
+    for base in cls.__mro__:
+        hidden = vars(base).get(key)
+        if not getattr(hidden, _MARK, False):
+            continue
+        for kind in _reacted_by(f"{location(base)}.{key}", cast("Callable[..., None]", hidden)):
+            if kind not in kept:
+                raise AgentError(
+                    f"{where} hides {key} of {base.__name__}, which reacts to {kind.__name__}: that reaction "
+                    "would be lost; rename one of the two methods"
+                )
 
 
 def _reacting(cls: type, key: str) -> str:
@@ -443,12 +474,9 @@ def _handlers(
                 )
             continue
         method = cast("Callable[..., None]", method)
-        try:
-            hints = typing.get_type_hints(method)
-        except Exception as error:
-            raise AgentError(f"{where}: a type cannot be resolved: {error}") from error
-        parameter = list(inspect.signature(method).parameters)[2]
-        for reacted in _reacted(where, hints[parameter]):
+        types_of_method = _reacted_by(where, method)
+        _check_keeps_types(cls, key, where, types_of_method)
+        for reacted in types_of_method:
             if reacted is Opaque:
                 if opaque is not None:
                     raise AgentError(f"{where}: another method reacts to Opaque already; keep one of them")

@@ -16,7 +16,7 @@ from ..agents.activity import (
     activities_topic,
 )
 from ..agents.activity_agent import ActivitiesAgent
-from ..agents.agent import agent_spec
+from ..agents.agent import AgentError, agent_spec
 from ..agents.builtin import Create, Created, CreateFailed
 from ..agents.envelope import Note
 from ..agents.ids import activities, factory, outside
@@ -124,15 +124,27 @@ class ActivityService(Service):
             attempts.stop()
         return maybeDeferred(cast("Any", self.close))
 
+    @classmethod
+    def class_flaw(cls) -> str:
+        """Return what is wrong with the declarations of the class, "" if nothing is."""
+        flaw = super().class_flaw()
+        if flaw:
+            return flaw
+        try:
+            declared = cls._declared()
+        except (ServiceError, AgentError) as error:
+            return str(error)
+        return "" if declared else _no_activity(cls)
+
     @property
     def activity_names(self) -> list[str]:
         """The names of the declared activities. Raises ServiceError for a wrong declaration."""
-        return [each.policy.name for each in self._methods()]
+        return [marked.policy.name for _, marked, _ in self._declared()]
 
     async def _init(self, ctx: ServiceContext, args: str) -> None:
         methods = self._methods()
         if not methods:
-            raise ServiceError(f"{type(self).__name__} declares no activity; mark a method with @activity")
+            raise ServiceError(_no_activity(type(self)))
         for other in ctx.siblings(ActivityService):
             taken = set(self.activity_names) & set(other.activity_names) if other is not self else None
             if taken:
@@ -159,22 +171,32 @@ class ActivityService(Service):
             raise ServiceError(f"activities cannot be kept: the factory answered with {answer.type}")
 
     def _methods(self) -> list[ActivityMethod]:
-        found: dict[str, ActivityMethod] = {}
-        for attribute in sorted({key for base in type(self).__mro__ for key in vars(base)}):
-            function = getattr(type(self), attribute, None)
+        return [
+            ActivityMethod(getattr(self, attribute), input_class, marked.policy, marked.thread)
+            for attribute, marked, input_class in self._declared()
+        ]
+
+    @classmethod
+    def _declared(cls) -> list[tuple[str, _Marked, type[Notification]]]:
+        """Return the marked methods: attribute, mark and input. Raises ServiceError or AgentError."""
+        found: dict[str, tuple[str, _Marked, type[Notification]]] = {}
+        for attribute in sorted({key for base in cls.__mro__ for key in vars(base)}):
+            function = getattr(cls, attribute, None)
             marked: _Marked | None = getattr(function, _MARK, None)
             if marked is None:
                 continue
-            where = f"{type(self).__name__}.{attribute}"
+            where = f"{cls.__name__}.{attribute}"
             if marked.policy.name in found:
                 raise ServiceError(
                     f"{where}: the activity {marked.policy.name!r} is declared twice; keep one"
                 )
-            function = cast("Callable[..., Any]", function)
-            input_class = _input_class(function, where)
-            method = ActivityMethod(getattr(self, attribute), input_class, marked.policy, marked.thread)
-            found[marked.policy.name] = method
+            input_class = _input_class(cast("Callable[..., Any]", function), where)
+            found[marked.policy.name] = attribute, marked, input_class
         return list(found.values())
+
+
+def _no_activity(cls: type) -> str:
+    return f"{cls.__name__} declares no activity; mark a method with @activity"
 
 
 def _input_class(function: Callable[..., Any], where: str) -> type[Notification]:

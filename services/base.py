@@ -5,6 +5,7 @@ A service is named in ``a3servers.xml``. Its ``init`` is called when its replica
 `ServiceContext` only, so it can be tested with a small double.
 """
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeVar
@@ -270,6 +271,20 @@ class Service:
         What either raises is logged and counted (``service_errors``), and changes nothing else.
         """
         return None
+
+    @classmethod
+    def class_flaw(cls) -> str:
+        """Return why no object of this class can serve, as one sentence; "" if nothing is known.
+
+        `quorate check` and the start of a replica ask for it. Must not read or change anything but the class.
+        """
+        if cls.init is Service.init:
+            return f"{cls.__name__} has no method init(self, ctx, args, first_time), which starts a service"
+        try:
+            inspect.signature(cls).bind()
+        except (TypeError, ValueError):
+            return f"{cls.__name__} cannot be made: a service takes no argument, and its args come with init"
+        return ""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> Awaitable[None] | None:
         """Start. May be ``async def``, or return a Deferred: later services start when it is done.

@@ -86,7 +86,8 @@ def _class_import_problem(class_name: str) -> str | None:
         return f"the service {class_name} cannot be used: {type(error).__name__}: {one_line(error)}{where}."
     if not (isinstance(found, type) and issubclass(found, Service)):
         return f"{class_name} is not a service; make it a subclass of quorate.services.base.Service."
-    return None
+    flaw = found.class_flaw()
+    return f"the service {class_name} cannot start: {flaw}." if flaw else None
 
 
 def args_problem(class_name: str, args: str) -> str | None:

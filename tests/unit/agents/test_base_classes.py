@@ -1,6 +1,6 @@
 """Agent classes that derive from each other: what is inherited, replaced, dropped and refused."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pytest
@@ -110,3 +110,45 @@ def test_a_second_reaction_to_an_inherited_class_is_refused() -> None:
     def more(self: Any, ctx: Context, note: Add) -> None: ...
 
     assert "add reacts to Add already; keep one of them" in refusal({"more": more})
+
+
+def test_a_method_that_hides_a_reaction_to_something_else_is_refused() -> None:
+    @reacts
+    def add(self: Any, ctx: Context, note: Reset) -> None: ...
+
+    sentence = refusal({"add": add})
+    assert "add hides add of Counter, which reacts to Add: that reaction would be lost" in sentence
+
+
+def test_two_bases_with_one_name_for_two_reactions_are_refused() -> None:
+    class Other:
+        @reacts
+        def add(self, ctx: Context, note: Reset) -> None: ...
+
+    with pytest.raises(AgentError, match="hides add of Other, which reacts to Reset"):
+        agent_spec(attrs.define(type("Both", (Counter, Other), {"__module__": __name__})))
+
+
+def test_a_reaction_may_take_more_than_the_one_that_it_replaces() -> None:
+    @reacts
+    def add(self: Any, ctx: Context, note: Add | Reset) -> None: ...
+
+    derived = attrs.define(type("Derived", (Counter,), {"__module__": __name__, "add": add}))
+    assert set(agent_spec(derived).handlers) == {Add.type_name, Reset.type_name}
+
+
+def test_an_attribute_of_a_base_that_would_be_lost_is_refused() -> None:
+    class Named:
+        nickname: str = ""
+
+    with pytest.raises(AgentError, match="nickname of its base Named is no part of the state") as caught:
+        agent_spec(attrs.define(type("Derived", (Counter, Named), {"__module__": __name__})))
+    assert "decorate Named with @attrs.define, or annotate nickname in Derived, too" in str(caught.value)
+
+
+def test_a_class_variable_of_a_base_is_no_part_of_the_state() -> None:
+    class Labelled:
+        label: ClassVar[str] = "counter"
+
+    derived = attrs.define(type("Derived", (Counter, Labelled), {"__module__": __name__}))
+    assert agent_spec(derived).attributes == ("total",)

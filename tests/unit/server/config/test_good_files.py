@@ -280,7 +280,8 @@ def test_a_service_of_the_user_may_be_written_in_two_ways(
 ) -> None:
     pytest.importorskip("quorate.services.base")
     (tmp_path / "my_services.py").write_text(
-        "from quorate.services.base import Service\nprint('imported')\nclass Clock(Service):\n    pass\n"
+        "from quorate.services.base import Service\nprint('imported')\nclass Clock(Service):\n"
+        "    def init(self, ctx, args, first_time): ...\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     for written in ("my_services:Clock", "my_services.Clock"):

@@ -89,3 +89,54 @@ def test_a_service_whose_module_fails_is_reported(
     monkeypatch.syspath_prepend(tmp_path)
     problems = bad(one(f"<service class='{name}:Thing'/>"))
     assert expected in problems[0]
+
+
+_PREFIX = """
+from quorate.services import ActivityCall, ActivityService, Service, activity
+import attrs
+from quorate import Notification
+
+@attrs.frozen
+class Charge(Notification):
+    amount: int
+
+"""
+
+CANNOT_START = {
+    "nothing that starts it": (
+        "class Thing(Service):\n    pass",
+        "Thing has no method init(self, ctx, args, first_time), which starts a service",
+    ),
+    "an argument": (
+        "class Thing(Service):\n"
+        "    def __init__(self, size): ...\n    def init(self, ctx, args, first_time): ...",
+        "Thing cannot be made: a service takes no argument, and its args come with init",
+    ),
+    "no activities": ("class Thing(ActivityService):\n    pass", "Thing declares no activity"),
+    "an activity twice": (
+        "class Thing(ActivityService):\n"
+        "    @activity('charge')\n    def one(self, call, note: Charge): ...\n"
+        "    @activity('charge')\n    def two(self, call, note: Charge): ...",
+        "Thing.two: the activity 'charge' is declared twice; keep one",
+    ),
+    "an activity without input": (
+        "class Thing(ActivityService):\n    @activity('charge')\n    def one(self, call): ...",
+        "Thing.one: an activity takes (self, call, notification)",
+    ),
+    "an input that is no notification": (
+        "class Thing(ActivityService):\n    @activity('charge')\n    def one(self, call, note: int): ...",
+        "Thing.one: annotate note with the class of the notification that it takes",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", CANNOT_START)
+def test_a_service_that_cannot_start_is_reported(
+    kind: str, bad: Bad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, flaw = CANNOT_START[kind]
+    name = f"cannot_start_{abs(hash(kind))}"
+    (tmp_path / f"{name}.py").write_text(_PREFIX + source)
+    monkeypatch.syspath_prepend(tmp_path)
+    (problem,) = bad(one(f"<service class='{name}:Thing'/>"))
+    assert f"the service {name}:Thing cannot start: {flaw}" in problem
