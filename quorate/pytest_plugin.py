@@ -4,6 +4,7 @@ pytest loads it by itself where quorate is installed. docs/testing-agents.md is 
 """
 
 import importlib
+import inspect
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -85,6 +86,12 @@ def quorate_cluster(request: pytest.FixtureRequest, quorate_seed: int) -> Any:
     marker = request.node.get_closest_marker("quorate")
     options = {} if marker is None else {k: v for k, v in marker.kwargs.items() if k != "seeds"}
     testing: Any = importlib.import_module("quorate.testing")
+    known = inspect.signature(testing.SimulatedCluster).parameters
+    unknown = sorted(options.keys() - known.keys())
+    if unknown:
+        raise pytest.UsageError(
+            f"the marker quorate has no argument {unknown[0]}; it has seeds, {', '.join(known)}"
+        )
     cluster = testing.SimulatedCluster(seed=quorate_seed, **options)
     node: pytest.Item = request.node
 

@@ -142,7 +142,9 @@ class Harness:
         return found
 
     def advance(self, seconds: float) -> Effects:
-        """Move the clock by `seconds`, and fire the timers that are due."""
+        """Move the clock by `seconds`, and fire the timers that are due. Raises ValueError below 0."""
+        if not seconds >= 0:
+            raise ValueError(f"the clock cannot be moved by {seconds} s; give 0 or more")
         self.now_ns += round(seconds * 1_000_000_000)
         return self.apply(Tick())
 

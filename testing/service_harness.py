@@ -112,7 +112,12 @@ class ServiceHarness:
         return self.agents.decoded(answers)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, for agents and services, and everything happen that is due."""
+        """Let time pass, for agents and services, and everything happen that is due.
+
+        Raises ValueError below 0.
+        """
+        if not seconds >= 0:
+            raise ValueError(f"the clock cannot be moved by {seconds} s; give 0 or more")
         end = self.clock.seconds() + seconds
         while (due := self._next_due()) is not None and due <= end:
             self._move_to(max(due, self.clock.seconds()))

@@ -72,6 +72,9 @@ def command(
         loaded = read_config(config)
         (admin,) = admins(loaded, server)
         to = address_of(agent)
+        host = str(to).rpartition("@")[2] if "@" in str(to) else ""
+        if host and host not in loaded.names:
+            raise CommandError(no_such_agent(config, loaded, to, admin.server.name))
         name, payload = named_payload(type_name, fields)
         master_timeout_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
         reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s

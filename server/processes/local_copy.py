@@ -21,30 +21,56 @@ def write_local_copy(source: Path, target: Path) -> None:
     """Write the configuration `source` to `target`, with all replicas on this host.
 
     The ports of networks and of TcpProxyServices are replaced by free ones; `nat` elements are left out.
-    Everything else stays. Raises ConfigError for a source that is not valid, OSError if it cannot be written.
+    Everything else stays. If `target` exists, its ports are used again: replicas know each other by them.
+    Raises ConfigError for a source that is not valid, ValueError if `target` has another number of ports,
+    OSError if it cannot be written.
     """
     load(source, check_imports=False)
+    tree = _parsed(source)
+    for element in tree.getroot().iter(etree.Element):
+        if etree.QName(element).localname in _HOSTS and element.get("hostname") is not None:
+            element.set("hostname", LOCAL_HOST)
+    for element in tree.getroot().xpath("//*[local-name()='nat']"):
+        element.getparent().remove(element)
+    networks, services = _with_ports(tree)
+    count = len(networks) + len(services)
+    earlier = _ports(_parsed(target)) if target.exists() else None
+    if earlier is not None and len(earlier) != count:
+        raise ValueError(
+            f"{target} was made for {len(earlier)} ports, and {source} has {count}; remove the data of the "
+            "earlier run, or use another directory"
+        )
+    with _free_ports(0 if earlier else count) as free:
+        ports = iter(earlier or map(str, free))
+        for element in networks:
+            element.set("port", next(ports))
+        for element in services:
+            words = element.get("args", "").split()
+            element.set("args", " ".join([next(ports), *words[1:]]))
+    tree.write(str(target), encoding="utf-8", xml_declaration=True)
+
+
+def _parsed(path: Path) -> Any:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-    tree: Any = etree.parse(str(source), parser)
+    return etree.parse(str(path), parser)
+
+
+def _with_ports(tree: Any) -> tuple[list[Any], list[Any]]:
+    """Return the elements with ports: the networks, and the services for clients."""
     networks: list[Any] = []
     services: list[Any] = []
     for element in tree.getroot().iter(etree.Element):
         tag = etree.QName(element).localname
-        if tag in _HOSTS and element.get("hostname") is not None:
-            element.set("hostname", LOCAL_HOST)
-        elif tag == "network":
+        if tag == "network":
             networks.append(element)
         elif tag == "service" and resolve(element.get("class", "")) == TCP_PROXY_SERVICE:
             services.append(element)
-    for element in tree.getroot().xpath("//*[local-name()='nat']"):
-        element.getparent().remove(element)
-    with _free_ports(len(networks) + len(services)) as ports:
-        for element in networks:
-            element.set("port", str(ports.pop()))
-        for element in services:
-            words = element.get("args", "").split()
-            element.set("args", " ".join([str(ports.pop()), *words[1:]]))
-    tree.write(str(target), encoding="utf-8", xml_declaration=True)
+    return networks, services
+
+
+def _ports(tree: Any) -> list[str]:
+    networks, services = _with_ports(tree)
+    return [*(each.get("port") for each in networks), *(each.get("args").split()[0] for each in services)]
 
 
 @contextlib.contextmanager

@@ -85,15 +85,23 @@ class Servers:
         ready_timeout_s: seconds in which all replicas must be ready.
         Raises ConfigError for a configuration that is not valid, ServersError for a server that it lacks.
         """
+        if isinstance(only, str):
+            raise TypeError(f"only is {only!r}; give the names of the servers in a list: [{only!r}]")
         source = Path(config)
         self.output: deque[str] = deque(maxlen=OUTPUT_LINES)
         """The last lines of all replicas, each with the name of its replica in front."""
-        self._temporary = temporary_directory() if data is None or free_ports else None
+        self._temporary = temporary_directory() if data is None else None
         try:
             path = source
-            if self._temporary is not None and free_ports:
-                path = self._temporary / source.name
-                write_local_copy(source, path)
+            if free_ports:
+                # Beside the data that are kept, so that another run has the same ports.
+                home = self._directory() if data is None else Path(data)
+                home.mkdir(parents=True, exist_ok=True)
+                path = home / f"local-{source.name}"
+                try:
+                    write_local_copy(source, path)
+                except ValueError as error:
+                    raise ServersError(f"{error}.") from None
             self.config: Config = load(path, check_imports=False)
             """The configuration that the servers run."""
             self.data = Path(data) if data is not None else self._directory() / "data"

@@ -88,6 +88,11 @@ class SimulatedCluster:
         skew_s: the largest error of the wall clock of a machine.
         Raises ConfigError for a name or property that no configuration may have.
         """
+        for service in services:
+            if not (isinstance(service, type) and issubclass(service, Service)):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(
+                    f"services has {service!r}; give classes derived from quorate.services.Service"
+                )
         self.seed = seed
         self._time = VirtualTime()
         self._random = random.Random(f"network {seed}")
@@ -286,6 +291,10 @@ class SimulatedCluster:
         A client that is in a group reaches the replicas of its group only; any other reaches all.
         """
         at = self._server(server)
+        unknown = [id for group in groups for id in _replicas(group) if id not in at.machines]
+        if unknown:
+            known = ", ".join(map(str, at.machines))
+            raise ValueError(f"{server} has no replica {unknown[0]}; its replicas are {known}")
         for place, group in enumerate(groups):
             for other in groups[place + 1 :]:
                 one, two = _replicas(group), _replicas(other)

@@ -7,6 +7,8 @@ from xml.sax.saxutils import quoteattr
 
 from ...agents.names import location
 from ...server.config import Config, load
+from ...server.config.properties import PROPERTIES
+from ...server.config.report import suggestion
 from ...services.base import Service
 
 __all__ = ["CLIENT_PORT", "IDLE_TIMEOUT_S", "simulated_config"]
@@ -50,7 +52,11 @@ def simulated_config(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "a3servers.xml"
         path.write_text("\n".join(lines), encoding="utf-8")
-        return load(path, check_imports=not services)
+        config = load(path, check_imports=not services)
+    unknown = [name for name in properties if name not in PROPERTIES]
+    if unknown:
+        raise ValueError(f"there is no property {unknown[0]}{suggestion(unknown[0], sorted(PROPERTIES))}")
+    return config
 
 
 def _inside(services: list[str]) -> list[str]:

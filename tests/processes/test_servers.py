@@ -100,6 +100,32 @@ def test_servers_run_on_free_ports_survive_kills_and_leave_nothing(xml: Path) ->
     assert not place.exists()
 
 
+def test_another_run_on_the_same_data_has_the_same_ports(xml: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Servers(xml, free_ports=True, data=data, pythonpath=[xml.parent]) as servers:
+        servers.create("ledger:Ledger", name="ledger", numbers=[1])
+        with servers.connect("s0") as connection:
+            connection.send("ledger", Entry(2), timeout=BOUND_S)
+    with (
+        Servers(xml, free_ports=True, data=data, pythonpath=[xml.parent]) as servers,
+        servers.connect("s0") as connection,
+    ):
+        assert connection.request("ledger", Ask(), reply=Sum, timeout=BOUND_S) == Sum([1, 2])
+    xml.write_text(
+        xml.read_text().replace(
+            "<config>",
+            '<config><server id="7" name="s7" hostname="h"><network domain="D1" port="1"/></server>',
+        )
+    )
+    with pytest.raises(ServersError, match="remove the data of the earlier run, or use another directory"):
+        Servers(xml, free_ports=True, data=data)
+
+
+def test_servers_are_named_in_a_list(xml: Path) -> None:
+    with pytest.raises(TypeError, match=r"only is 's1'; give the names of the servers in a list: \['s1'\]"):
+        Servers(xml, only="s1")
+
+
 def test_servers_that_do_not_start_say_why_and_leave_nothing(xml: Path) -> None:
     text = xml.read_text().replace("<config>", '<config><property name="agent_modules" value="nowhere"/>')
     xml.write_text(text)

@@ -19,7 +19,7 @@ from quorate import (
 )
 from quorate.agents import Note, Pause, Paused, Resume, Resumed, encode, outside
 from quorate.services.base import ReplicaInfo, RoleCallback, Service, ServiceContext
-from quorate.testing import NondeterministicReaction, ReplicaView, SimulatedCluster, Violation
+from quorate.testing import Harness, NondeterministicReaction, ReplicaView, SimulatedCluster, Violation
 
 calls = itertools.count()
 
@@ -361,3 +361,14 @@ def test_what_cannot_be_done_is_refused_by_name() -> None:
             cluster.inject_faults(1, kinds=["flood"])
         with pytest.raises(ValueError, match="runs; kill it before"):
             cluster.restart(0)
+        with pytest.raises(ValueError, match="s0 has no replica 7; its replicas are 0, 1, 2"):
+            cluster.partition([0], [7])
+
+
+def test_arguments_that_make_no_sense_are_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="services has 'x'; give classes derived from"):
+        SimulatedCluster(services=["x"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="there is no property suspects; did you mean suspect_s"):
+        SimulatedCluster(properties={"suspects": 1})
+    with pytest.raises(ValueError, match="cannot be moved by -1 s"):
+        Harness().advance(-1)

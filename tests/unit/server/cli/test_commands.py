@@ -503,6 +503,16 @@ def test_a_notification_to_a_missing_agent_is_a_failure_that_says_what_there_is(
         )
 
 
+def test_nothing_is_sent_to_a_server_that_the_file_does_not_have(one: Any, bank: str) -> None:
+    served, config = one(answer=lambda note: Created(ALICE))
+    shown = run(send.command, config, "--server", "s0", "desk@s9", f"{bank}:Deposit", '{"amount": 1}')
+    assert (shown.exit_code, shown.stderr) == (
+        1,
+        "quorate: There is no agent desk@s9: the file has no server s9; it has s0.\n",
+    )
+    assert served.posted == []
+
+
 def test_send_reports_each_error_in_a_sentence(serve: Any, target: Any, xml: Any, bank: str) -> None:
     served = serve(target(answer=lambda note: UnknownAgent("bob", note.type)))
     config = xml(served.port, plain=True)
