@@ -15,8 +15,8 @@ def flaw_of(kind: str, title: str, note: OpenConsumer) -> str:
     topic = kind == Kind.TOPIC
     if not topic and (note.subscription or note.durable or note.shared or note.no_local):
         return f"{title} is a queue: subscriptions, durable, shared and no_local are for topics"
-    if topic and (note.browse or note.exclusive):
-        return f"{title} is a topic: browse and exclusive are for queues"
+    if topic and note.exclusive:
+        return f"{title} is a topic: exclusive is for queues"
     if (note.durable or note.shared) and not note.subscription:
         return "a durable or shared subscription needs a name"
     if note.durable and not note.shared and not note.client_id:

@@ -4,7 +4,7 @@ import attrs
 
 from ...agents import AgentId, Context, ExceptionNotification, Notification, Pack, UnknownAgent, reacts
 from ...agents.proxy import ConnectionEnded
-from .consuming import Consuming
+from .administered import Administered
 from .destination_base import Dispatch, described
 from .protocol import Deliver, Reason
 from .transactions import AskVote
@@ -18,7 +18,7 @@ class Wake(Notification, name="quorate.message.wake"):
 
 
 @attrs.define
-class Destination(Consuming, name="quorate.destination"):
+class Destination(Administered, name="quorate.destination"):
     """A queue, or a topic with its subscriptions.
 
     What waits is kept as ranges of numbers, so that a reaction costs what it touches.

@@ -49,6 +49,8 @@ __all__ = [
     "DEFAULT_WINDOW_BYTES",
     "MAX_PRIORITY",
     "PROPERTY_PREFIX",
+    "Browse",
+    "Browsed",
     "CloseConsumer",
     "CloseProducer",
     "Commit",
@@ -228,8 +230,6 @@ class OpenConsumer(Notification, name="quorate.message.open-consumer"):
     """Of a topic: several consumers may have the subscription, and share its messages."""
     no_local: bool = False
     """Of a topic: leave out what this connection has published."""
-    browse: bool = False
-    """Of a queue: get a copy of each message that waits now, settle none, and then `ConsumerClosed`."""
     exclusive: bool = False
     """Of a queue: while this consumer is open no other gets messages; later ones wait for their turn."""
 
@@ -284,7 +284,7 @@ class CloseConsumer(Notification, name="quorate.message.close-consumer"):
 
 @attrs.frozen
 class ConsumerClosed(Notification, name="quorate.message.consumer-closed"):
-    """Answer to `CloseConsumer`, and the end of a browser; or a notice that the destination has ended it."""
+    """Answer to `CloseConsumer`, or a notice that the destination has ended the consumer."""
 
     consumer: int
     reason: str = ""
@@ -303,6 +303,21 @@ class Unsubscribe(Notification, name="quorate.message.unsubscribe"):
 @attrs.frozen
 class Unsubscribed(Notification, name="quorate.message.unsubscribed"):
     """Answer to `Unsubscribe`."""
+
+
+@attrs.frozen
+class Browse(Notification, name="quorate.message.browse"):
+    """Request for copies of messages that no consumer has. Answered with `Browsed` or `Refused`."""
+
+    after: int = 0
+    """Only messages with numbers above this one."""
+
+
+@attrs.frozen
+class Browsed(Notification, name="quorate.message.browsed"):
+    """Answer to `Browse`: the next messages, in the order of their numbers; none: there are no more."""
+
+    pack: Pack
 
 
 # Transactions

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from ...agents import Pack
 from ...client import Connection, QuorateClientError, RequestTimeout
 from ...client.pending import Waiter
 from ...client.time_limits import time_limit
@@ -19,7 +21,7 @@ from .destinations import Destination, Topic, named
 from .errors import SessionClosed
 from .message import Message
 from .producer import ProducerCore
-from .session_base import Ack, MessageOptions, SessionBase, check_text
+from .session_base import Ack, Browser, MessageOptions, SessionBase, check_text
 
 __all__ = ["Consumer", "Producer", "Session"]
 
@@ -71,7 +73,7 @@ class Session(SessionBase):
         """Open a consumer of a destination; a text names a queue.
 
         timeout_s: an iteration over the consumer ends when no message has come for so long; None: never.
-        options: see `ConsumerOptions`: selector, window, durable, shared, no_local, browse, exclusive.
+        options: see `ConsumerOptions`: selector, window, durable, shared, no_local, exclusive.
         Raises NoSuchDestination, InvalidSelector, InUse, NotAllowed or MessagingError.
         """
         self._check_open()
@@ -80,6 +82,27 @@ class Session(SessionBase):
         consumer = Consumer(self, place, asked, time_limit(timeout_s))
         self._consumers.append(consumer.core)
         return consumer
+
+    def browse(self, queue: Destination | str) -> Iterator["Message"]:
+        """Yield copies of the messages of a queue that no consumer has, in the order of their arrival.
+
+        They stay where they are. Messages that come or go meanwhile may be missing. Raises NoSuchDestination.
+        """
+        self._check_open()
+        place = named(queue)
+        settler = Browser(place)
+        after = 0
+        while True:
+            pack: Pack = self._wait(
+                functools.partial(self._browse, place, after), f"{place} has not answered"
+            )
+            numbers = pack.column("number")
+            for index, number in enumerate(numbers):
+                assert isinstance(number, int)
+                after = number
+                yield Message(settler, pack, index, number)
+            if not numbers:
+                return
 
     def recover(self) -> None:
         """Have all messages delivered again that the session has received and not settled."""

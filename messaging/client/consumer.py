@@ -48,7 +48,6 @@ class ConsumerOptions:
     """Of a topic: the name of a shared subscription; with `durable` the same name."""
     client_id: str = ""
     no_local: bool = False
-    browse: bool = False
     exclusive: bool = False
 
     def request(self, consumer: int) -> OpenConsumer:
@@ -63,7 +62,6 @@ class ConsumerOptions:
             bool(self.durable),
             bool(self.shared),
             self.no_local,
-            self.browse,
             self.exclusive,
         )
 

@@ -13,6 +13,8 @@ from ...client.pending import Waiter
 from ..agents.protocol import (
     MAX_PRIORITY,
     PROPERTY_PREFIX,
+    Browse,
+    Browsed,
     Commit,
     Committed,
     Refused,
@@ -31,7 +33,7 @@ from .message import Message
 from .producer import Outgoing, ProducerCore
 from .replies import Reply
 
-__all__ = ["Ack", "MessageOptions", "SessionBase"]
+__all__ = ["Ack", "Browser", "MessageOptions", "SessionBase", "check_text"]
 
 LAZY_MESSAGES: Final = 64
 LAZY_S: Final = 0.5
@@ -269,6 +271,17 @@ class SessionBase:
         request = Unsubscribe(name, self._client_id)
         self._hub.extension.request(topic.address, request, reply, (Unsubscribed, Refused))
 
+    def _browse(self, queue: Destination, after: int, done: Waiter) -> None:
+        def answered(answer: Notification) -> None:
+            if isinstance(answer, Refused):
+                done.set_exception(refusal(answer))
+            else:
+                assert isinstance(answer, Browsed)
+                done.set_result(answer.pack)
+
+        reply = Reply(answered, done.set_exception, queue)
+        self._hub.extension.request(queue.address, Browse(after), reply, (Browsed, Refused))
+
     # Transactions
 
     def _participants(self) -> list[tuple[str, int]]:
@@ -340,6 +353,18 @@ class SessionBase:
     def _endpoints(self) -> list[ConsumerCore | ProducerCore]:
         """Return the consumers and producers of the session."""
         return [*self._consumers, *self._producers.values()]
+
+
+class Browser:
+    """The settler of copies: they cannot be settled."""
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+
+    def settle(self, message: Message, settlement: Settlement, delay_ms: int = 0) -> None:
+        """Raise MessagingError."""
+        del settlement, delay_ms
+        raise MessagingError(f"{message!r} is a copy, from browsing; consume the queue to settle messages")
 
 
 def check_text(name: str, value: Any) -> str:

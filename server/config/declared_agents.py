@@ -8,6 +8,7 @@ import msgspec
 
 from ...agents import Agent, AgentError, agent_spec
 from ...agents.ids import MAX_AGENT_NAME, is_agent_name
+from .destinations import DESTINATION_TAGS, read_destinations
 from .dtd import Element
 from .imports import import_problem, one_line
 from .report import Report, quoted
@@ -54,7 +55,7 @@ def json_state(cls: type[Agent], text: str) -> bytes:
 
 
 def read_agents(element: Element, report: Report, check_imports: bool) -> tuple[DeclaredAgent, ...]:
-    """Read the <agent> elements of a server. What is wrong is reported and left out."""
+    """Read the agents, queues and topics of a server. What is wrong is reported and left out."""
     found: dict[str, DeclaredAgent] = {}
     declared = element.all("agent")
     if len(declared) > MAX_DECLARED:
@@ -62,32 +63,37 @@ def read_agents(element: Element, report: Report, check_imports: bool) -> tuple[
             declared[MAX_DECLARED].line,
             f"a server may declare {MAX_DECLARED} agents; create the others with connection.create_all.",
         )
+    agents: list[DeclaredAgent] = []
     for child in declared[:MAX_DECLARED]:
         name, text, state = child.get("name"), child.get("class"), child.get("args") or "{}"
         if name is None or text is None:
             continue
-        agent = DeclaredAgent(class_name_of(text) or text, name, state, child.line)
-        problem = (
-            _name_problem(name)
-            or _class_problem(text)
-            or _state_problem(state)
-            or (_import_problem(agent) if check_imports else "")
-        )
+        problem = _name_problem(name) or _class_problem(text) or _state_problem(state)
         if problem:
             report.problem(child.line, problem)
-        elif name in found:
+        else:
+            agents.append(DeclaredAgent(class_name_of(text) or text, name, state, child.line))
+    for agent in (*agents, *read_destinations(element, report)):
+        problem = _name_problem(agent.name) or (_import_problem(agent) if check_imports else "")
+        if problem:
+            report.problem(agent.line, problem)
+        elif agent.name in found:
+            line = found[agent.name].line
             report.problem(
-                child.line, f"the agent {quoted(name)} stands on line {found[name].line} already; keep one."
+                agent.line, f"the agent {quoted(agent.name)} stands on line {line} already; keep one."
             )
         else:
-            found[name] = agent
+            found[agent.name] = agent
     return tuple(found.values())
 
 
 def refuse_agents(replica: Element, report: Report) -> None:
     """Report the agents of a replica: they are those of the whole cluster."""
-    for child in replica.all("agent"):
-        report.problem(child.line, "agents are the same on all replicas; move <agent> into the <cluster>.")
+    for tag in ("agent", *DESTINATION_TAGS):
+        for child in replica.all(tag):
+            report.problem(
+                child.line, f"agents are the same on all replicas; move <{tag}> into the <cluster>."
+            )
 
 
 def _name_problem(name: str) -> str:

@@ -187,7 +187,6 @@ def test_unsubscribing_ends_a_durable_subscription_with_its_messages(
         ({"durable": True}, "needs a name"),
         ({"shared": True}, "needs a name"),
         ({"durable": True, "subscription": "s"}, "needs the client id"),
-        ({"browse": True}, "prices is a topic"),
         ({"exclusive": True}, "prices is a topic"),
     ],
 )

@@ -1,0 +1,169 @@
+"""What administrators and programs may ask a destination: what it has, what waits, and to drop it."""
+
+import attrs
+
+from ...agents import FIRST_FREE_STAMP, Context, Notification, Pack, reacts
+from .consuming import Consuming
+from .destination_base import count_of, described
+from .protocol import Browse, Browsed, Reason
+from .ranges import Range
+from .subscription import Subscription
+
+__all__ = ["Administered", "Describe", "Described", "Purge", "Purged", "SubscriptionState"]
+
+BROWSED_MESSAGES = 500
+BROWSED_BYTES = 256 * 1024
+"""One answer to `Browse` has at most so much, but always one message if there is one."""
+PURGED_MESSAGES = 10_000
+"""Messages that one `Purge` drops at most."""
+
+
+@attrs.frozen
+class Describe(Notification, name="quorate.message.describe"):
+    """Request for the state of a destination. Answered with `Described`."""
+
+
+@attrs.frozen
+class SubscriptionState:
+    """A subscription in `Described`."""
+
+    name: str
+    client_id: str
+    selector: str
+    durable: bool
+    shared: bool
+    waiting: int
+    """Messages that no consumer has."""
+    in_hand: int
+    """Messages that consumers have, or that are in transactions."""
+    consumers: int
+
+
+@attrs.frozen
+class Described(Notification, name="quorate.message.described"):
+    """Answer to `Describe`. Of many subscriptions it has the first 1000."""
+
+    kind: str
+    title: str
+    depth: int
+    """Messages that are not done with."""
+    size_bytes: int
+    consumers: int
+    producers: int
+    blocked: int
+    """Producers that wait for room."""
+    transactions: int
+    """Transactions that are not over."""
+    received: int
+    delivered: int
+    accepted: int
+    dead: int
+    subscriptions: list[SubscriptionState]
+
+
+@attrs.frozen
+class Purge(Notification, name="quorate.message.purge"):
+    """Order of an administrator to drop messages that no consumer has. Answered with `Purged`."""
+
+
+@attrs.frozen
+class Purged(Notification, name="quorate.message.purged"):
+    """Answer to `Purge`: so many were dropped now, and so many are left. Ask again until none is."""
+
+    dropped: int
+    left: int
+
+
+@attrs.define
+class Administered(Consuming):
+    """A destination for administrators and browsers."""
+
+    @reacts
+    def describe(self, ctx: Context, _: Describe) -> None:
+        """Answer with the state of the destination."""
+        states = [
+            SubscriptionState(
+                each.name,
+                each.client_id,
+                each.selector,
+                each.durable,
+                each.shared,
+                each.waiting,
+                each.in_hand,
+                len(each.consumers),
+            )
+            for each in list(self.subscriptions.values())[:1000]
+        ]
+        answer = Described(
+            self.kind,
+            self.title,
+            self.depth,
+            self.log.size_bytes,
+            len(self.places),
+            len(self.producers.open),
+            len(self.producers.blocked),
+            len(self.staged),
+            self.received,
+            self.delivered,
+            self.accepted,
+            self.dead,
+            states,
+        )
+        ctx.send(ctx.reply_to, answer)
+
+    @reacts
+    def purge(self, ctx: Context, _: Purge) -> None:
+        """Drop messages that no consumer has: the oldest of each subscription."""
+        if ctx.sender.stamp >= FIRST_FREE_STAMP:
+            raise PermissionError(f"only administrators purge {self.kind} {self.title}: use `quorate queue`")
+        left = PURGED_MESSAGES
+        for subscription in self.subscriptions.values():
+            while left > 0 and (oldest := subscription.oldest(left)):
+                found = [each for first, end in oldest for each in subscription.remove(first, end)]
+                left -= count_of(found)
+                self._done(subscription, found)
+        waiting = sum([each.waiting for each in self.subscriptions.values()])
+        ctx.send(ctx.reply_to, Purged(PURGED_MESSAGES - left, waiting))
+        self._later(ctx)
+
+    @reacts
+    def browse(self, ctx: Context, note: Browse) -> None:
+        """Answer with copies of messages that wait, in the order of their numbers."""
+        subscription = self.subscriptions.get("")
+        if subscription is None:
+            self._refuse(ctx, Reason.BAD_REQUEST, f"{self.title} is a topic: only queues can be browsed")
+            return
+        parts: list[Pack] = []
+        number, left, left_bytes = note.after + 1, BROWSED_MESSAGES, BROWSED_BYTES
+        while left > 0 and left_bytes > 0 and (found := _next_waiting(subscription, number, left)):
+            for first, pack in self.log.read([found]):
+                parts.append(described(subscription, first, pack))
+                left_bytes -= len(pack.data)
+            number = found[1]
+            left -= found[1] - found[0]
+        pack = Pack.joined(parts) if parts else Pack.of([])
+        pack = pack.part(0, _within(pack, BROWSED_BYTES))
+        ctx.send(ctx.reply_to, Browsed(pack))
+
+
+def _next_waiting(subscription: Subscription, number: int, most: int) -> Range | None:
+    """Return the first messages from `number` on that no consumer has, None if there are none."""
+    sets = [subscription.delayed, *subscription.ready.values()]
+    firsts = [(first, each) for each in sets if (first := each.at_or_after(number)) is not None]
+    if not firsts:
+        return None
+    first, ranges = min(firsts, key=lambda pair: pair[0])
+    end = ranges.common(first, first + most)[0][1]
+    others = [other for other, each in firsts if each is not ranges]
+    return first, min([end, *others])
+
+
+def _within(pack: Pack, most_bytes: int) -> int:
+    """Return how many of the first messages have about so many bytes; one at least, if there is one."""
+    count = 0
+    for size in pack.sizes():
+        most_bytes -= size
+        if most_bytes < 0 and count:
+            break
+        count += 1
+    return count
