@@ -27,7 +27,7 @@ from .errors import QuorateClientError
 from .events import SessionSettings
 from .listener import EndCallback
 from .local.port import port_of
-from .pending import Received, ReplyTypes, received
+from .pending import Received, ReplyTypes, Waiter, received
 from .time_limits import time_limit
 from .url import Endpoint
 
@@ -151,6 +151,11 @@ class AsyncioPort:
             transport.write(data)
 
 
+def _expire(future: "asyncio.Future[Any]", error: QuorateClientError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
 class AsyncioLoop:
     """An asyncio loop, for extensions of a connection."""
 
@@ -169,6 +174,14 @@ class AsyncioLoop:
     def later(self, delay_s: float, function: Callable[[], None]) -> asyncio.TimerHandle:
         """Call a function in the loop after a time."""
         return self._loop.call_later(delay_s, function)
+
+    def waiter(self, timeout_s: float | None, what: str) -> "tuple[Waiter, asyncio.Future[Any]]":
+        """Return a future twice: as a waiter with a time limit, and to be awaited."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if timeout_s is not None:
+            timer = self._loop.call_later(timeout_s, _expire, future, timed_out(what, timeout_s))
+            future.add_done_callback(lambda _: timer.cancel())
+        return future, future
 
     def posted(self, size_bytes: int) -> None:
         """Count a notification that was queued beside those of the program."""

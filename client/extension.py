@@ -1,7 +1,7 @@
 """Extensions: code above a connection that handles some types of notifications itself, as messaging does."""
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final, Protocol, TypeVar
 
 from ..agents.ids import AgentId
@@ -43,6 +43,13 @@ class Loop(Protocol):
 
     def later(self, delay_s: float, function: Callable[[], None]) -> Cancellable:
         """Call a function in the loop after a time. To be called in the loop."""
+        ...
+
+    def waiter(self, timeout_s: float | None, what: str) -> tuple[Waiter, Awaitable[Any]]:
+        """Return a waiter, and what coroutines of this loop await for it. To be called in the loop.
+
+        After `timeout_s` it fails with RequestTimeout; `what` says what has not happened.
+        """
         ...
 
     def posted(self, size_bytes: int) -> None:
@@ -101,6 +108,10 @@ class Extension:
     def later(self, delay_s: float, function: Callable[[], None]) -> Cancellable:
         """Call a function in the loop after a time."""
         return self._loop.later(delay_s, function)
+
+    def waiter(self, timeout_s: float | None, what: str) -> tuple[Waiter, Awaitable[Any]]:
+        """Return a waiter, and what coroutines of the loop await for it: see `Loop.waiter`."""
+        return self._loop.waiter(timeout_s, what)
 
     def post(self, to: AgentId | str, notification: Notification) -> int:
         """Queue a notification, and return its number. Raises what has ended the connection."""

@@ -28,7 +28,7 @@ from .events import SessionSettings
 from .extension import Cancellable
 from .listener import EndCallback
 from .local.port import port_of
-from .pending import Received, ReplyTypes
+from .pending import Received, ReplyTypes, Waiter
 from .time_limits import time_limit
 from .twisted_agents import TwistedAgents
 from .twisted_listener import ReactorListener
@@ -238,6 +238,11 @@ class _ReactorLoop:
     def later(self, delay_s: float, function: Callable[[], None]) -> Cancellable:
         """Call a function after a time."""
         return _Delayed(self._reactor.callLater(delay_s, function))
+
+    def waiter(self, timeout_s: float | None, what: str) -> "tuple[Waiter, Deferred[Any]]":
+        """Return a waiter with a time limit, and its Deferred."""
+        waiter: _Waiter[Any] = _Waiter(self._reactor, timeout_s, what)
+        return waiter, waiter.deferred
 
     def posted(self, size_bytes: int) -> None:
         """Do nothing: the session counts what is queued."""

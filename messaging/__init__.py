@@ -1,8 +1,10 @@
 """Messaging: queues and topics on replicated agents, with the words and rules of Jakarta Messaging.
 
-`Session` is a session of a blocking connection. docs/messaging.md is the guide.
+`Session` is a session of a blocking connection, `AsyncSession` one of asyncio or Twisted. The guide is
+docs/messaging.md.
 """
 
+from .client.awaiting import AsyncConsumer, AsyncProducer, AsyncSession
 from .client.blocking import Consumer, Producer, Session
 from .client.destinations import Destination, Queue, Topic
 from .client.errors import (
@@ -24,6 +26,9 @@ from .client.session_base import Ack, MessageOptions
 
 __all__ = [
     "Ack",
+    "AsyncConsumer",
+    "AsyncProducer",
+    "AsyncSession",
     "Consumer",
     "ConsumerEnded",
     "Destination",

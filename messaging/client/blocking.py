@@ -123,11 +123,6 @@ class Session(SessionBase):
         self._check_transacted()
         self._wait(self._rollback, "the transaction was not rolled back")
 
-    def _check_transacted(self) -> None:
-        self._check_open()
-        if not self._transacted:
-            raise SessionClosed("the session has no transactions; open it with transacted=True")
-
     def acknowledge(self) -> None:
         """With Ack.CLIENT and Ack.DUPS_OK: accept all that the session has received so far."""
         self._check_open()

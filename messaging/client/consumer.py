@@ -1,7 +1,6 @@
 """A consumer: messages that have come, receivers that wait for them, and what is to be settled. No I/O."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -25,7 +24,7 @@ from .destinations import Destination
 from .errors import ConsumerEnded, SessionClosed, refusal
 from .hub import Hub
 from .message import Message, Settler
-from .replies import Reply
+from .replies import Reply, fail_all
 
 __all__ = ["ConsumerCore", "ConsumerOptions"]
 
@@ -81,8 +80,6 @@ class ConsumerCore:
         """What the program has received and not settled."""
         self.sent_parts: dict[int, int] = {}
         """By transaction: how many notifications were sent for it."""
-        self.on_message: Callable[[], None] | None = None
-        """Called when messages have come."""
         self._hub = hub
         self._settler = settler
         self._opening: Waiter | None = None
@@ -148,17 +145,12 @@ class ConsumerCore:
         pack = note.pack
         for index, number in enumerate(pack.column("number")):
             assert isinstance(number, int)
-            self._give(Message(self._settler, pack, index, number))
-        if self.on_message is not None:
-            self.on_message()
-
-    def _give(self, message: Message) -> None:
-        while self._receivers:
+            self.buffer.append(Message(self._settler, pack, index, number))
+        # A receiver may go on within the call, and receive, recover or close.
+        while self._receivers and self.buffer:
             waiter = self._receivers.popleft()
             if not waiter.done():
-                waiter.set_result(message)
-                return
-        self.buffer.append(message)
+                waiter.set_result(self.buffer.popleft())
 
     def flush(self) -> None:
         """Send the settlements that have come together."""
@@ -190,7 +182,8 @@ class ConsumerCore:
             number = self.buffer.popleft().number
             unseen.add(number, number + 1)
         seen, self.seen = self.seen, Ranges()
-        for ranges, settlement in ((unseen, Settlement.RELEASED), (seen, Settlement.RETURNED)):
+        # Those that were seen are the older ones: they come first again.
+        for ranges, settlement in ((seen, Settlement.RETURNED), (unseen, Settlement.RELEASED)):
             if ranges:
                 self._settling[(settlement.value, 0, 0)] = ranges
         self.flush()
@@ -222,8 +215,4 @@ class ConsumerCore:
         opening, self._opening = self._opening, None
         waiters = [opening, *self._receivers]
         self._receivers.clear()
-        for waiter in waiters:
-            if waiter is not None and not waiter.done():
-                waiter.set_exception(error)
-        if self.on_message is not None:
-            self.on_message()
+        fail_all(waiters, error)

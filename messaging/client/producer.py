@@ -21,7 +21,7 @@ from ..agents.protocol import (
 from .destinations import Destination
 from .errors import MessageTooLarge, SessionClosed, refusal, rejection
 from .hub import Hub
-from .replies import Reply
+from .replies import Reply, complete_all, fail_all
 
 __all__ = ["Outgoing", "ProducerCore"]
 
@@ -69,7 +69,7 @@ class ProducerCore:
         self._credit_messages = 0
         self._credit_bytes = 0
         self._room: deque[Waiter] = deque()
-        self._drained: deque[tuple[int, Waiter]] = deque()
+        self._drained: deque[tuple[int, Waiter | None]] = deque()
         self._when_sent: list[Callable[[], None]] = []
 
     # From any thread
@@ -178,9 +178,7 @@ class ProducerCore:
             for function in waiting:
                 self._hub.run(function)
         while self._room and not self.full:
-            waiter = self._room.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+            complete_all([self._room.popleft()])
 
     def _next_batch(self) -> list[Outgoing]:
         most = min(PACK_MESSAGES, self._credit_messages - self._serial)
@@ -203,29 +201,27 @@ class ProducerCore:
             self._rejected(note)
             return
         assert isinstance(note, Confirmed)
-        unconfirmed = self._unconfirmed
-        while unconfirmed and unconfirmed[0][0] <= note.upto:
-            _, waiter = unconfirmed.popleft()
-            if waiter is not None and not waiter.done():
-                waiter.set_result(None)
-        while self._drained and self._drained[0][0] <= note.upto:
-            _, waiter = self._drained.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
+        told: list[Waiter | None] = []
+        for queue in (self._unconfirmed, self._drained):
+            while queue and queue[0][0] <= note.upto:
+                told.append(queue.popleft()[1])
         self._credit(note.credit_messages, note.credit_bytes)
         self.flush()
+        complete_all(told)
 
     def _rejected(self, note: Rejected) -> None:
         error = rejection(note.reason, note.text)
+        refused: list[Waiter | None] = []
         kept: deque[tuple[int, Waiter | None]] = deque()
         for serial, waiter in self._unconfirmed:
-            if not note.first <= serial < note.first + note.count:
+            if note.first <= serial < note.first + note.count:
+                refused.append(waiter)
+            else:
                 kept.append((serial, waiter))
-            elif waiter is None:
-                self.failed = error
-            elif not waiter.done():
-                waiter.set_exception(error)
         self._unconfirmed = kept
+        if None in refused:
+            self.failed = error
+        fail_all(refused, error)
 
     def close(self, closed: Waiter) -> None:
         """Close the producer, and complete the waiter with None. What was not confirmed may have arrived."""
@@ -259,9 +255,7 @@ class ProducerCore:
         ]
         for queue in (self._unsent, self._unconfirmed, self._room, self._drained):
             queue.clear()
-        for waiter in waiters:
-            if waiter is not None and not waiter.done():
-                waiter.set_exception(error)
+        fail_all(waiters, error)
         waiting, self._when_sent = self._when_sent, []
         for function in waiting:
             self._hub.run(function)

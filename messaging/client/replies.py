@@ -1,14 +1,15 @@
 """Answers to requests of messaging, given to functions instead of futures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...agents import Notification
 from ...client import UnknownAgentError
+from ...client.pending import Waiter
 from .destinations import Destination
 from .errors import NoSuchDestination
 
-__all__ = ["Reply"]
+__all__ = ["Reply", "complete_all", "fail_all"]
 
 
 class Reply:
@@ -44,3 +45,17 @@ class Reply:
     def done(self) -> bool:
         """Return whether one of the functions was called."""
         return self._done
+
+
+def complete_all(waiters: Iterable[Waiter | None]) -> None:
+    """Complete waiters with None. The program may go on within this call, and change what the caller has."""
+    for waiter in waiters:
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+def fail_all(waiters: Iterable[Waiter | None], error: Exception) -> None:
+    """Fail waiters. The program may go on within this call, and change what the caller has."""
+    for waiter in waiters:
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)

@@ -163,6 +163,11 @@ class SessionBase:
         if self._closed:
             raise SessionClosed("the session is closed; open another one on the connection")
 
+    def _check_transacted(self) -> None:
+        self._check_open()
+        if not self._transacted:
+            raise MessagingError("the session has no transactions; open it with transacted=True")
+
     def _outgoing(self, body: Body, options: MessageOptions, waiter: Waiter | None) -> Outgoing:
         """Return a message to be sent. Raises TypeError or ValueError."""
         encoding, data = encode_body(body)

@@ -1,7 +1,7 @@
 """A client of a simulated cluster: the session and the wire of a real one, on virtual time."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from twisted.internet.defer import Deferred
@@ -228,6 +228,22 @@ class SimulatedClient:
     def is_open(self) -> bool:
         """Whether the connection is open at this moment."""
         return self._connection.is_open
+
+    @property
+    def connection(self) -> TwistedConnection:
+        """The connection itself, on virtual time, for sessions of `quorate.messaging` and code of your own.
+
+        Give coroutines that use it to `run` or `begin`.
+        """
+        return self._connection
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Let virtual time pass until a coroutine has ended, and return its result or raise its error."""
+        return self._wait(Deferred.fromCoroutine(coroutine))
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> PendingReply[T]:
+        """Begin a coroutine, and return at once what will have its result. It goes on while time passes."""
+        return PendingReply(self._cluster, Deferred.fromCoroutine(coroutine))
 
     def _wait(self, deferred: "Deferred[T]") -> T:
         result = _Result(deferred)
