@@ -30,6 +30,7 @@ from .ids import (
     FIRST_CONNECTION_STAMP,
     FIRST_FREE_STAMP,
     FIRST_PAGE_STAMP,
+    FIRST_ROW_STAMP,
     FIRST_SERVICE_STAMP,
     Address,
     AgentId,
@@ -41,6 +42,7 @@ from .ids import (
 from .lifecycle import AgentPage, AgentRow, ListAgents, Pause, Paused, Resume, Resumed
 from .notification import Notification, decode, encode, known_type, read, type_name
 from .pack import Column, ColumnValue, Pack
+from .rows import MemoryTable, RowChange, RowKind, Rows, RowTable
 from .state_types import decoder
 from .upgrade import UpgradeError, upgrades
 
@@ -49,6 +51,7 @@ __all__ = [
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "FIRST_PAGE_STAMP",
+    "FIRST_ROW_STAMP",
     "FIRST_SERVICE_STAMP",
     "MAX_NOTIFICATION_BYTES",
     "ActivityCompleted",
@@ -70,6 +73,7 @@ __all__ = [
     "Deleted",
     "ExceptionNotification",
     "ListAgents",
+    "MemoryTable",
     "Note",
     "Notification",
     "Opaque",
@@ -81,6 +85,10 @@ __all__ = [
     "ReplyTo",
     "Resume",
     "Resumed",
+    "RowChange",
+    "RowKind",
+    "RowTable",
+    "Rows",
     "UnknownAgent",
     "UpgradeError",
     "activities",

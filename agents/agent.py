@@ -17,6 +17,7 @@ from .names import AgentError, ClassNames, location, names_of, split_name
 from .nesting import TOO_DEEP, nested_too_deep
 from .notification import Notification, check_notification, reader
 from .origin import raised_at
+from .rows import RowKind, Rows, row_kind
 from .state_types import (
     check_encodable,
     check_no_any,
@@ -220,6 +221,8 @@ class AgentSpec:
     """Attributes that are numbers, texts, bytes or None, with the classes their values may have."""
     chain: UpgradeChain | None = None
     """Upgrades from former versions."""
+    rows: tuple[tuple[str, RowKind], ...] = ()
+    """Attributes that are tables beside the state."""
 
     @property
     def former(self) -> Mapping[str, int]:
@@ -247,9 +250,13 @@ class AgentSpec:
                     f"{self.name} has no attribute {unknown[0]!r}; it has: {', '.join(known) or 'none'}"
                 )
             hints = hints_of(self.cls)
-            return self.cls(
+            agent = self.cls(
                 **{k: msgspec.msgpack.decode(v, type=hints[known[k].name]) for k, v in given.items()}
             )
+            filled = next((name for name, _ in self.rows if getattr(agent, name).changed), None)
+            if filled is not None:
+                raise AgentError(f"{self.name}: {filled} begins empty; put its first rows in a reaction")
+            return agent
         except AgentError:
             raise
         except Exception as error:
@@ -304,6 +311,8 @@ class AgentSpec:
                 lacking.append(name)
             else:
                 put(agent, name, value)
+        for name, kind in self.rows:
+            put(agent, name, Rows.of(kind))
         for name in lacking:
             put(agent, name, self._default(agent, name))
         return agent
@@ -362,8 +371,13 @@ def _examine(cls: Any) -> Any:
     if "__attrs_attrs__" not in vars(cls):
         raise AgentError(f"{name}: decorate the class with @attrs.define, so that its state is known")
     _check_not_frozen(cls)
-    attributes, struct, has_sets, nests = _state(cls, name)
     hints = hints_of(cls)
+    rows = tuple(
+        (field.name, kind)
+        for field in _attributes(cls)
+        if (kind := row_kind(hints.get(field.name), f"{name}: {field.name}"))
+    )
+    attributes, struct, has_sets, nests = _state(cls, name, {each for each, _ in rows})
     plain = tuple((name, allowed) for name in attributes if (allowed := _scalar(hints[name])))
     handlers, opaque = _handlers(cls, name)
     return AgentSpec(
@@ -378,6 +392,7 @@ def _examine(cls: Any) -> Any:
         nests=nests,
         plain=plain,
         chain=_chain(cls),
+        rows=rows,
     )
 
 
@@ -394,7 +409,9 @@ def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:
     return cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("type[attrs.AttrsInstance]", cls)))
 
 
-def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct], bool, bool]:
+def _state(
+    cls: type[Agent], name: str, rows: set[str]
+) -> tuple[tuple[str, ...], type[msgspec.Struct], bool, bool]:
     for base in cls.__mro__[:-1]:
         for key, value in vars(base).items():
             if key.startswith("__") or (value is None and _reacting(cls, key)):
@@ -413,6 +430,7 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
                 f"{name}: {lost} of its base {base.__name__} is no part of the state, and would be lost; "
                 f"decorate {base.__name__} with @attrs.define, or annotate {lost} in {cls.__name__}, too"
             )
+    names = tuple(each for each in names if each not in rows)
     members: list[tuple[str, Any, Any]] = []
     for index, attribute in enumerate(names):
         kind = hints.get(attribute)

@@ -8,6 +8,7 @@ __all__ = [
     "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "FIRST_PAGE_STAMP",
+    "FIRST_ROW_STAMP",
     "FIRST_SERVICE_STAMP",
     "MAX_AGENT_NAME",
     "Address",
@@ -30,6 +31,9 @@ FIRST_CONNECTION_STAMP: Final = 10**12
 
 FIRST_PAGE_STAMP: Final = 10**17
 """Stamps from this one on are those of pages, which hold what waits for a client."""
+
+FIRST_ROW_STAMP: Final = 5 * 10**17
+"""Stamps from this one on are those of rows, which belong to other agents."""
 
 FACTORY_ADDRESS: Final = "#factory"
 """Address by which clients reach the factory agent of their server; that of another one: ``#factory@s1``."""

@@ -6,7 +6,18 @@ from typing import Final, NamedTuple
 import attrs
 import msgspec
 
-from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
+from ..agents import (
+    Agent,
+    AgentId,
+    AgentSpec,
+    Context,
+    MemoryTable,
+    Note,
+    Opaque,
+    RowChange,
+    Rows,
+    RowTable,
+)
 from ..agents.notification import UNREADABLE
 from .current_reaction import CurrentReaction
 from .error_text import described, error_text
@@ -97,6 +108,8 @@ class Reacted(NamedTuple):
 
     context: Context
     outputs: bytes
+    rows: list[RowChange]
+    """What it has put into the rows of the agent, and removed; they still have what they had before."""
 
 
 @attrs.define(eq=False)
@@ -122,6 +135,22 @@ class Cell:
     _checked_bytes: int = attrs.field(default=0, alias="checked_bytes")
     """Size of the state when a reaction last had it saved; `_since_bytes` is that of the reactions since."""
     _since_bytes: int = 0
+    _tables: dict[str, RowTable] = attrs.field(factory=dict[str, RowTable], init=False)
+    """The rows of the agent, by attribute."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.spec.rows:
+            self.bind(lambda _: MemoryTable())
+
+    def bind(self, table: Callable[[str], RowTable]) -> None:
+        """Have the rows of the agent in these tables: `table` returns that of an attribute."""
+        self._tables = {name: table(name) for name, _ in self.spec.rows}
+        self._attach()
+
+    def _attach(self) -> None:
+        """Give the agent its rows."""
+        for name, kind in self.spec.rows:
+            object.__setattr__(self.agent, name, Rows.of(kind, self._tables[name]))
 
     @classmethod
     def create(cls, identity: AgentId, name: str | None, spec: AgentSpec, state: bytes) -> "Cell":
@@ -187,7 +216,10 @@ class Cell:
             context = self._run(note, now_ns, position, stamp, resolve)
             outputs = outputs_hash(context.outcome)
             size = self._since_bytes + len(note.payload) + 200
-            if self._checked_bytes <= SMALL_BYTES or size > max(_LOG_FLOOR, self._checked_bytes):
+            rows = self._row_changes() if self.spec.rows else []
+            # A reaction cannot be run again on rows that have changed since.
+            small = self._checked_bytes <= SMALL_BYTES or bool(self.spec.rows)
+            if small or size > max(_LOG_FLOOR, self._checked_bytes):
                 saved = self._encoded()
             else:
                 flaw = self.spec.flaw(self.agent)
@@ -210,13 +242,32 @@ class Cell:
                 # An agent may have caught Skipped and raised something else.
                 current.check(position)
             raise
+        if rows:
+            self._keep(rows)
         if saved is None:
             self._since.append(Ran(note, now_ns, position, stamp, outputs))
             self._since_bytes = size
         else:
             self._replace(*saved)
         self.reactions += 1
-        return Reacted(context, outputs)
+        return Reacted(context, outputs, rows)
+
+    def _row_changes(self) -> list[RowChange]:
+        found: list[RowChange] = []
+        for name, _ in self.spec.rows:
+            rows: object = getattr(self.agent, name)
+            if not isinstance(rows, Rows):
+                raise Unstorable(
+                    f"{name} of {self.spec.name} is {type(rows).__name__}; it must stay the Rows it was"
+                )
+            found += rows.changes(name)
+        return found
+
+    def _keep(self, rows: list[RowChange]) -> None:
+        """Have the changes in tables that no engine keeps."""
+        for name, table in self._tables.items():
+            if isinstance(table, MemoryTable):
+                table.apply([each for each in rows if each[0] == name])
 
     def _run(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> Context:
         handler = self.spec.handlers.get(note.type)
@@ -247,6 +298,7 @@ class Cell:
 
     def _undo(self, resolve: Resolve) -> None:
         self.agent = _loaded(self.spec, self._saved)
+        self._attach()
         self._rerun(resolve)
 
     def _rerun(self, resolve: Resolve) -> None:
@@ -279,6 +331,7 @@ class Cell:
         two, a defaultdict becomes a dict. A replica that receives the state must react like this one.
         """
         self._saved, self.agent = saved, agent
+        self._attach()
         self._since = []
         self._checked_bytes = len(saved)
         self._since_bytes = 0
@@ -295,7 +348,8 @@ class Cell:
 
     def replace(self, spec: AgentSpec, state: bytes, agent: Agent) -> None:
         """Go on as an agent of another version of the class, in this state. `agent` was loaded from it."""
-        self.spec = spec
+        former, self.spec = self._tables, spec
+        self._tables = {name: former.get(name) or MemoryTable() for name, _ in spec.rows}
         self._replace(state, agent)
 
     # Outside of reactions

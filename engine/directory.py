@@ -3,6 +3,7 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 import attrs
@@ -10,6 +11,7 @@ import attrs
 from ..agents import AgentId, AgentSpec
 from .agent_index import AgentIndex
 from .cell import SMALL_BYTES, AgentState, Cell, Resolve
+from .row_index import ROW_SPEC, RowIndex, lost_rows
 
 __all__ = ["Directory", "Tally", "state_hash"]
 
@@ -45,6 +47,10 @@ class Directory:
     _names: dict[str, Cell] = attrs.field(factory=dict[str, Cell])
     index: AgentIndex = attrs.field(factory=AgentIndex)
     """The agents in the orders in which they are listed."""
+    rows: RowIndex = attrs.field(factory=RowIndex)
+    """The rows of the agents, which are agents of their own here."""
+    _owners: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
+    """Agents whose class has rows."""
     _hashes: dict[AgentId, int] = attrs.field(factory=dict[AgentId, int])
     _dirty: "OrderedDict[AgentId, None]" = attrs.field(factory=_ids)
     _sum: int = 0
@@ -73,6 +79,7 @@ class Directory:
     def add(self, cell: Cell, index: int) -> None:
         """Add an agent whose id and name are free, as entry `index` says."""
         self._put(cell)
+        self.bind(cell)
         self.touch(cell, index)
 
     def remove(self, cell: Cell) -> None:
@@ -81,7 +88,11 @@ class Directory:
         del self._cells[identity]
         if cell.name is not None:
             del self._names[cell.name]
-        self.index.remove(cell)
+        if cell.spec is ROW_SPEC:
+            self.rows.remove(cell)
+        else:
+            self.index.remove(cell)
+            self._owners.pop(identity, None)
         self._dirty.pop(identity, None)
         self._mark(identity)
         self._sum = (self._sum - self._hashes.pop(identity, 0)) % _MODULUS
@@ -179,15 +190,40 @@ class Directory:
         """Add an agent from a store. Raises ValueError if its state does not fit its class."""
         cell = Cell.load(state, spec, resolve)
         self._put(cell)
+        self.bind(cell)
         self._rehash(cell)
         if spec.name != state.cls:
             self._renamed[cell.identity] = None
+
+    def bind(self, cell: Cell) -> None:
+        """Have the rows of an agent here, as its class declares them."""
+        if cell.spec.rows:
+            self._owners[cell.identity] = None
+            cell.bind(partial(self.rows.table, cell.identity))
+
+    def bind_all(self) -> None:
+        """Have the rows of all agents here, which were adopted from elsewhere.
+
+        Raises ValueError, naming the agent, if there are rows that no agent has, and binds none then.
+        """
+        for owner in self.rows.owners():
+            cell = self._cells.get(owner)
+            lost = lost_rows(self.rows.of(owner), None if cell is None else cell.spec)
+            if lost:
+                raise ValueError(f"agent {owner} has stored rows of {lost}")
+        for owner in list(self._owners):
+            self.bind(self._cells[owner])
 
     def _put(self, cell: Cell) -> None:
         self._cells[cell.identity] = cell
         if cell.name is not None:
             self._names[cell.name] = cell
+        if cell.spec is ROW_SPEC:
+            self.rows.add(cell)
+            return
         self.index.add(cell)
+        if cell.spec.rows:
+            self._owners[cell.identity] = None
 
     def succeed(self, earlier: "Directory", covered: Iterable[AgentId]) -> None:
         """Continue the record of `changes` of `earlier`: agents that differ count as changed, and so do

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ..agents import FAILURES, AgentId, Create, Note, Outcome, factory
+from ..agents import FAILURES, FIRST_ROW_STAMP, AgentId, Create, Note, Outcome, RowChange, factory
 from ..agents.ids import FACTORY_ADDRESS
 from ..agents.lifecycle import LIFECYCLE_TYPES
 from ..agents.notification import UNREADABLE
@@ -38,6 +38,8 @@ from .error_text import MAX_ERROR_CHARS, described, summary
 from .lifecycle import Lifecycle
 from .reaction import Reaction
 from .recursion import FixedDepth
+from .row_index import ROW_SPEC, lost_rows
+from .row_writing import remove_rows, write_rows
 from .runaway import runaway_report
 from .server_links import Link
 from .state import EngineState
@@ -351,7 +353,7 @@ class Engine(EngineState):
         stamp = self.next_stamp
         self._before_change(cell)
         try:
-            context, outputs = cell.react(note, self.now_ns, self.position, stamp, self.resolve, self.current)
+            reacted = cell.react(note, self.now_ns, self.position, stamp, self.resolve, self.current)
         except (Unhandled, Unfit, Skipped) as error:
             self._failed(cell, note, error, effects)
         except Nondeterministic:
@@ -367,10 +369,14 @@ class Engine(EngineState):
                     "sender told"
                 ) from error
         else:
+            context, outputs, rows = reacted
             self._directory.touch(cell, self.applied)
+            saved = cell.just_saved
+            if rows:
+                saved += self._write_rows(cell, rows)
             outcome = context.outcome
             sends = 0 if outcome is None else len(outcome.sends)
-            self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp, saved=cell.just_saved)
+            self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp, saved=saved)
             if context.lines:
                 effects.agent_lines += self._agent_log.lines(
                     cell, context.lines, context.dropped_lines, self.now_ns
@@ -411,7 +417,19 @@ class Engine(EngineState):
             self._rest.before_change(cell)
         self._directory.before_change(cell)
 
+    def _write_rows(self, cell: Cell, rows: list[RowChange]) -> bytes:
+        """Put and remove rows of an agent. Return bytes that are equal where the same was done."""
+        write_rows(self._directory, cell.identity, rows, self.applied, self._before_change, self._next_row)
+        return encoder.encode(rows)
+
+    def _next_row(self) -> AgentId:
+        if not self.rows_made:
+            self.classes.created(ROW_SPEC)
+        self.rows_made += 1
+        return AgentId(self.server, self.server, FIRST_ROW_STAMP + self.rows_made)
+
     def _remove(self, cell: Cell) -> None:
+        remove_rows(self._directory, cell.identity, self._before_change)
         self._before_change(cell)
         self._directory.remove(cell)
         self._timers.cancel_all(cell.identity)
@@ -482,6 +500,10 @@ class Engine(EngineState):
         note = Note(self._outside, self._outside, UPGRADE, encoder.encode(versions))
         try:
             switch = classes.switch(versions, self._directory)
+            for cell, spec, *_ in switch.upgrades if switch is not None else ():
+                lost = lost_rows(self._directory.rows.of(cell.identity), spec)
+                if lost:
+                    raise SwitchRefused(f"agent {cell.identity} has rows of {lost}")
         except SwitchRefused as error:
             if classes.ahead:
                 raise UpgradePending(classes.ahead) from error
@@ -496,6 +518,7 @@ class Engine(EngineState):
         for cell, spec, state, agent in switch.upgrades:
             self._before_change(cell)
             cell.replace(spec, state, agent)
+            self._directory.bind(cell)
             self._directory.touch(cell, self.applied)
         classes.switched(switch)
         effects.switched = True

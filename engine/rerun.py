@@ -53,7 +53,7 @@ class Rerun:
         """
         note = Note(self._cell.identity, sender, type, payload, request)
         with FixedDepth(_FRAMES_TO_REACTION):
-            context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
+            context, outputs, _ = self._cell.react(note, now_ns, position, stamp, self._resolve)
         self.deleted = context.outcome is not None and context.outcome.deleted
         return outputs
 

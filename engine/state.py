@@ -91,6 +91,8 @@ class EngineState:
         """The time of the first entry this server ever applied, 0 before. It names the life of this state: a
         server that begins again with nothing has another one."""
         self.next_stamp = FIRST_FREE_STAMP
+        self.rows_made = 0
+        """How many rows were ever made: each has an id of its own."""
         self.position = 0
         self.applied = 0
         self.now_ns = 0
@@ -115,6 +117,11 @@ class EngineState:
     def cells(self) -> Iterable[Cell]:
         """Return all agents of this server."""
         return self._directory
+
+    @property
+    def agents(self) -> int:
+        """How many agents there are, those of the platform included and rows not."""
+        return len(self._directory) - self._directory.rows.count
 
     def find(self, address: AgentId | str) -> Cell | None:
         """Return the agent at an id or name, in any form of an address; None if it is not here."""
@@ -237,6 +244,7 @@ class EngineState:
             letters.facts(),
             sorted((rest.classes.used if isinstance(rest, EngineState) else rest.versions).items()),
             *links.causal_facts(),
+            *((rest.rows_made,) if rest.rows_made else ()),
         )
 
     # Captures, for the disk
@@ -283,6 +291,7 @@ class EngineState:
             now_ns=self.now_ns,
             position=self.position,
             next_stamp=self.next_stamp,
+            rows_made=self.rows_made,
             dead_letters=self.dead_letters,
             chain=self.chain,
             links=self._mail.links.states(),
@@ -310,6 +319,10 @@ class EngineState:
                 if names not in specs:
                     specs[names] = spec_of(self.program, state)
                 self._directory.load(state, specs[names], self.resolve)
+            try:
+                self._directory.bind_all()
+            except ValueError as error:
+                raise SnapshotError(f"the state cannot be used: {error}") from error
         except Exception:
             self._clear()
             raise
@@ -377,6 +390,10 @@ class EngineState:
         facts = self._facts(links, timers, PausedAgents(head.paused), DeadLetters(head.letters), head)
         if digest_of(directory.digest(), facts) != end.digest:
             raise SnapshotError("the state that was received is not the one that was sent")
+        try:
+            directory.bind_all()
+        except ValueError as error:
+            raise SnapshotError(f"the state cannot be used: {error}") from error
         self._clear()
         self._directory = directory
         self._replace(head, links, timers)
@@ -408,6 +425,7 @@ class EngineState:
         self.now_ns = header.now_ns
         self.position = header.position
         self.next_stamp = header.next_stamp
+        self.rows_made = header.rows_made
         self.dead_letters = header.dead_letters
         self.chain = header.chain
         self._mail.links = links

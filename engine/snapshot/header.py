@@ -39,6 +39,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     now_ns: int
     position: int
     next_stamp: int
+    rows_made: int = 0
+    """How many rows were ever made."""
     dead_letters: int
     chain: bytes
     links: list[LinkState]

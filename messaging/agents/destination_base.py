@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import attrs
 
-from ...agents import FIRST_CONNECTION_STAMP, Agent, AgentId, ColumnValue, Context, Notification, Pack
+from ...agents import FIRST_CONNECTION_STAMP, Agent, AgentId, ColumnValue, Context, Notification, Pack, Rows
 from ...agents.proxy import WatchConnection
 from .arrivals import dated, runs_of
 from .dead_letters import dead_letters
-from .message_log import MessageLog
+from .message_log import MessageLog, Share, Stored
 from .producers import Producers
 from .protocol import Reason, Refused
 from .ranges import Range
@@ -33,7 +33,9 @@ class DestinationBase(Agent):
     title: str
     """Its name for people: ``orders``."""
     settings: DestinationSettings = attrs.field(factory=DestinationSettings)
-    log: MessageLog = attrs.field(factory=MessageLog)
+    packs: Rows[int, Pack] = attrs.field(factory=Rows[int, Pack])
+    shares: Rows[int, Share] = attrs.field(factory=Rows[int, Share])
+    stored: Stored = attrs.field(factory=Stored)
     last: int = 0
     """The number of the last message."""
     subscriptions: dict[str, Subscription] = attrs.field(factory=dict[str, Subscription])
@@ -71,6 +73,11 @@ class DestinationBase(Agent):
             self.subscriptions[""] = Subscription(durable=True, shared=True)
 
     # Messages
+
+    @property
+    def log(self) -> MessageLog:
+        """The messages: rows beside the state, so that a backlog costs nothing but what is touched."""
+        return MessageLog(self.packs, self.shares, self.stored)
 
     @property
     def depth(self) -> int:

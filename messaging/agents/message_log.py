@@ -1,15 +1,14 @@
 """The messages of a destination: packs by the number of their first message, each until it is done with."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 import attrs
 import msgspec
 
-from ...agents import Pack
+from ...agents import Pack, Rows
 from .ranges import Range
 
-__all__ = ["MessageLog", "Share"]
+__all__ = ["MessageLog", "Share", "Stored"]
 
 
 class Share(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -24,19 +23,34 @@ class Share(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 @attrs.define
+class Stored:
+    """How much a destination has stored."""
+
+    messages: int = 0
+    """Messages of its packs."""
+    size_bytes: int = 0
+    """Bytes of their bodies."""
+
+
+@attrs.frozen
 class MessageLog:
     """The packs of a destination, read and written by message number. Each use costs the packs it touches."""
 
-    packs: dict[int, Pack] = attrs.field(factory=dict[int, Pack])
+    packs: Rows[int, Pack]
     """By the number of the first message."""
-    shares: dict[int, Share] = attrs.field(factory=dict[int, Share])
+    shares: Rows[int, Share]
     """What is known of each pack, by the number of its first message."""
-    firsts: list[int] = attrs.field(factory=list[int])
-    """These numbers, in order."""
-    messages: int = 0
-    """Messages of the packs that are stored."""
-    size_bytes: int = 0
-    """Bytes of their bodies."""
+    stored: Stored
+
+    @property
+    def messages(self) -> int:
+        """Messages of the packs that are stored."""
+        return self.stored.messages
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of their bodies."""
+        return self.stored.size_bytes
 
     def append(self, first: int, pack: Pack, left: int) -> None:
         """Store a pack whose messages have the numbers from `first` on, which is above all others.
@@ -45,9 +59,8 @@ class MessageLog:
         """
         self.packs[first] = pack
         self.shares[first] = Share(len(pack), len(pack.data), left)
-        self.firsts.append(first)
-        self.messages += len(pack)
-        self.size_bytes += len(pack.data)
+        self.stored.messages += len(pack)
+        self.stored.size_bytes += len(pack.data)
 
     def places(self, ranges: Iterable[Range]) -> Iterator[tuple[int, Share, int, int]]:
         """Yield the packs of these messages: key, what is known, index of the first message, and their count.
@@ -56,10 +69,9 @@ class MessageLog:
         """
         for first, end in ranges:
             while first < end:
-                place = bisect_right(self.firsts, first) - 1
-                if place < 0:
+                key = self.shares.floor(first)
+                if key is None:
                     break
-                key = self.firsts[place]
                 share = self.shares[key]
                 count = min(end, key + share.count) - first
                 if count <= 0:
@@ -86,6 +98,5 @@ class MessageLog:
                 continue
             del self.packs[key]
             del self.shares[key]
-            del self.firsts[bisect_left(self.firsts, key)]
-            self.messages -= share.count
-            self.size_bytes -= share.size_bytes
+            self.stored.messages -= share.count
+            self.stored.size_bytes -= share.size_bytes

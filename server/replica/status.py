@@ -73,7 +73,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "queued": node.queued_notes,
         "accepting": node.accepting,
         "garbage": metrics.counters.get("garbage", 0),
-        "agents": sum(1 for _ in engine.cells()),
+        "agents": engine.agents,
         "incarnation": replica.incarnations.current,
         "durability": server.durability,
         "saved": durability.saved if durability is not None else None,
