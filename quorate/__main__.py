@@ -54,6 +54,10 @@ COMMANDS = {
     "delete": Entry("quorate.server.cli.delete:command", "Delete an agent."),
     "timers": Entry("quorate.server.cli.timers:command", "List timers of agents, or cancel one."),
     "deadletters": Entry("quorate.server.cli.deadletters:command", "List, resend or drop dead letters."),
+    "queue": Entry(
+        "quorate.messaging.commands.destinations:queue", "Make, list, show, browse and purge queues."
+    ),
+    "topic": Entry("quorate.messaging.commands.destinations:topic", "Make, list, show and purge topics."),
     "simulate": Entry(
         "quorate.testing.schedules.command:command", "Simulate replicas and faults; check every step."
     ),

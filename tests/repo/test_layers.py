@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "hachannel": set(),
     "engine": {"agents"},
     "client": {"agents"},
-    "messaging": {"agents", "client"},
+    "messaging": {"agents", "client", "server.admin", "server.cli"},
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
@@ -55,7 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("codec", "model", "journal", "replication", "transfer", "view_change", "membership", "protocol"),
         *("transport", "group"),
     ),
-    "messaging": ("agents", "client"),
+    "messaging": ("agents", "client", "commands"),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
         *("local", "replica", "cli", "processes"),

@@ -1,0 +1,1 @@
+"""Subcommands of the command ``quorate`` for queues and topics."""

@@ -1,0 +1,289 @@
+"""`quorate queue` and `quorate topic`: make, list, show, browse and purge destinations."""
+
+import secrets
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import attrs
+import click
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from ...agents import Create, Notification, decode, encode
+from ...server.admin import wire
+from ...server.admin.client import CALL_TIMEOUT_S, ServerAdmin
+from ...server.admin.failures import failure_sentence, missing_agent
+from ...server.cli.agents import agents_of
+from ...server.cli.common import (
+    CommandError,
+    WrongArgument,
+    admins,
+    config_argument,
+    json_option,
+    json_text,
+    master_timeout_option,
+    read_config,
+    reported_errors,
+    server_option,
+)
+from ...server.cli.deploy import deploy
+from ...server.cli.terminal import console
+from ..agents.administered import Describe, Described, Purge, Purged
+from ..agents.destination import Destination
+from ..agents.protocol import PROPERTY_PREFIX, Browse, Browsed
+from ..agents.settings import DestinationSettings, FullPolicy, Kind
+from ..client.bodies import decode_body
+
+__all__ = ["queue", "topic"]
+
+N = TypeVar("N", bound=Notification)
+REPLY_S: Final = 10.0
+SHOWN_CHARS: Final = 200
+"""Characters of a body that `browse` shows."""
+_SUBSCRIPTION: Final = (
+    "subscription",
+    "client id",
+    "selector",
+    "durable",
+    "waiting",
+    "in hand",
+    "consumers",
+)
+_POLICIES: Final = [each.value for each in FullPolicy]
+_STATUS: Final = "Exit status: 0, or 1 if there is no such destination or no master answers."
+
+
+@click.group(no_args_is_help=True)
+def queue() -> None:
+    """Make, list, show, browse and purge queues."""
+
+
+@click.group(no_args_is_help=True)
+def topic() -> None:
+    """Make, list, show and purge topics."""
+
+
+def _ask(
+    path: Path, server: str, address: str, request: Notification, expected: type[N], timeout_s: float
+) -> N:
+    """Ask a destination, and return its answer. What goes wrong ends the command with a sentence."""
+    with reported_errors():
+        (admin,) = admins(read_config(path), server)
+        return _asked(path, admin, address, request, expected, timeout_s)
+
+
+def _asked(
+    path: Path, admin: ServerAdmin, address: str, request: Notification, expected: type[N], timeout_s: float
+) -> N:
+    reply = admin.ask_master(
+        wire.Request(address, request.type_name, encode(request), min(REPLY_S, timeout_s)),
+        wire.Reply,
+        repeatable=True,
+        timeout_s=min(REPLY_S, timeout_s) + CALL_TIMEOUT_S,
+        master_timeout_s=timeout_s,
+        total_timeout_s=timeout_s,
+    )
+    if reply.type == expected.type_name:
+        return decode(expected, reply.payload)
+    kind, _, title = address.partition(":")
+    if missing_agent(reply.type, reply.payload) is not None:
+        raise CommandError(
+            f"Server {admin.server.name} has no {kind} {title}; list what it has with: quorate {kind} list "
+            f"{path} --server {admin.server.name}"
+        )
+    raise CommandError(
+        failure_sentence(reply.type, reply.payload) or f"{kind} {title} answered {reply.type}."
+    )
+
+
+def _list(kind: Kind) -> click.Command:
+    @click.command("list", help=f"List the {kind.value}s of a server.", epilog=_STATUS)
+    @config_argument
+    @server_option
+    @click.option(
+        "--limit", type=click.IntRange(1), default=1000, show_default=True, help="How many at most."
+    )
+    @master_timeout_option
+    @json_option
+    def command(config: Path, server: str, limit: int, master_timeout_s: float, as_json: bool) -> None:
+        with reported_errors():
+            (admin,) = admins(read_config(config), server)
+            wanted = wire.Agents(anywhere=False, name=f"{kind.value}:*")
+            rows = agents_of(admin, None, wanted, limit, master_timeout_s)
+            found = [_asked(config, admin, row.name, Describe(), Described, master_timeout_s) for row in rows]
+        if as_json:
+            click.echo(json_text({f"{kind.value}s": [_object(each) for each in found]}))
+            return
+        table = Table(box=None, pad_edge=False)
+        table.add_column(kind.value)
+        counts = ("messages", "bytes", "consumers", "producers", "received", "accepted", "dead")
+        for title in counts:
+            table.add_column(title, justify="right")
+        for each in found:
+            values = (each.depth, each.size_bytes, each.consumers, each.producers, each.received)
+            table.add_row(*map(Text, map(str, (each.title, *values, each.accepted, each.dead))))
+        console().print(table)
+        if len(rows) == limit:
+            click.echo(f"quorate: the first {limit} {kind.value}s are listed; see --limit.", err=True)
+
+    return command
+
+
+def _object(found: Described) -> dict[str, Any]:
+    fields: dict[str, Any] = attrs.asdict(found)
+    return fields
+
+
+def _show(kind: Kind) -> click.Command:
+    @click.command("show", help=f"Show what a {kind.value} has, and its subscriptions.", epilog=_STATUS)
+    @config_argument
+    @server_option
+    @click.argument("name")
+    @master_timeout_option
+    @json_option
+    def command(config: Path, server: str, name: str, master_timeout_s: float, as_json: bool) -> None:
+        found = _ask(config, server, f"{kind.value}:{name}", Describe(), Described, master_timeout_s)
+        if as_json:
+            click.echo(json_text(_object(found)))
+            return
+        for field, value in _object(found).items():
+            if field != "subscriptions":
+                click.echo(f"{field:<13} {value}")
+        if kind is Kind.TOPIC:
+            table = Table(box=None, pad_edge=False)
+            for title in (
+                "subscription",
+                "client id",
+                "selector",
+                "durable",
+                "waiting",
+                "in hand",
+                "consumers",
+            ):
+                table.add_column(title)
+            for each in found.subscriptions:
+                cells = (
+                    each.name or "-",
+                    each.client_id or "-",
+                    each.selector or "-",
+                    "yes" if each.durable else "no",
+                )
+                table.add_row(*map(Text, (*cells, str(each.waiting), str(each.in_hand), str(each.consumers))))
+            console().print(table)
+
+    return command
+
+
+def _browse() -> click.Command:
+    @click.command("browse", help="Show messages of a queue that no consumer has.", epilog=_STATUS)
+    @config_argument
+    @server_option
+    @click.argument("name")
+    @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
+    @master_timeout_option
+    @json_option
+    def command(
+        config: Path, server: str, name: str, limit: int, master_timeout_s: float, as_json: bool
+    ) -> None:
+        found: list[dict[str, Any]] = []
+        with reported_errors():
+            (admin,) = admins(read_config(config), server)
+            after = 0
+            while len(found) < limit:
+                request = Browse(after)
+                pack = _asked(config, admin, f"queue:{name}", request, Browsed, master_timeout_s).pack
+                for index, number in enumerate(pack.column("number")):
+                    found.append({"number": number, **_message(pack, index)})
+                if not len(pack):
+                    break
+                after = int(found[-1]["number"])
+        found = found[:limit]
+        if as_json:
+            click.echo(json_text({"messages": found}))
+            return
+        for each in found:
+            text = each["body"] if isinstance(each["body"], str) else json_text(each["body"])
+            line = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
+            click.echo(f"{each['number']}  {line.encode('unicode_escape').decode()}")
+
+    return command
+
+
+def _message(pack: Any, index: int) -> dict[str, Any]:
+    """Return what is shown of a message."""
+    columns = {
+        name: value
+        for name in pack.columns
+        if name not in ("number", "encoding") and (value := pack.value(name, index)) is not None
+    }
+    data = pack.body(index)
+    try:
+        body: Any = decode_body(pack.value("encoding", index), data)
+        body = msgspec.to_builtins(body, builtin_types=(bytes,)) if not isinstance(body, bytes) else body
+        if isinstance(body, bytes):
+            body = body.decode("utf-8", "backslashreplace")
+        else:
+            msgspec.json.encode(body)
+    except (ValueError, TypeError):
+        body = f"{len(data)} bytes"
+    return {"body": body, **{name.removeprefix(PROPERTY_PREFIX): value for name, value in columns.items()}}
+
+
+def _purge(kind: Kind) -> click.Command:
+    @click.command("purge", help=f"Drop the messages of a {kind.value} that no consumer has.", epilog=_STATUS)
+    @config_argument
+    @server_option
+    @click.argument("name")
+    @master_timeout_option
+    def command(config: Path, server: str, name: str, master_timeout_s: float) -> None:
+        dropped = 0
+        with reported_errors():
+            (admin,) = admins(read_config(config), server)
+            while True:
+                done = _asked(config, admin, f"{kind.value}:{name}", Purge(), Purged, master_timeout_s)
+                dropped += done.dropped
+                if not done.left or not done.dropped:
+                    break
+        click.echo(f"{dropped} messages were dropped.")
+
+    return command
+
+
+def _create(kind: Kind) -> click.Command:
+    @click.command("create", help=f"Make a {kind.value}.", epilog="Exit status: 0, or 1 if it was not made.")
+    @config_argument
+    @server_option
+    @click.argument("name")
+    @click.option("--max-messages", type=click.IntRange(0), help="The most messages; 0: no limit.")
+    @click.option("--max-bytes", type=click.IntRange(0), help="The most bytes of bodies; 0: no limit.")
+    @click.option("--max-message-bytes", type=click.IntRange(1), help="The largest body.")
+    @click.option(
+        "--full", type=click.Choice([each.value for each in FullPolicy]), help="What to do at the limit."
+    )
+    @click.option("--max-deliveries", type=click.IntRange(0), help="Deliveries before a message is dead.")
+    @click.option("--dead-queue", metavar="NAME", help="The queue for dead messages.")
+    @master_timeout_option
+    def command(config: Path, server: str, name: str, master_timeout_s: float, **options: Any) -> None:
+        given = {key: value for key, value in options.items() if value is not None}
+        settings = DestinationSettings(**given)
+        if not name.isprintable() or "@" in name or not name.strip():
+            raise WrongArgument(
+                f"{name!r} cannot be the name of a {kind.value}; give printable text without @."
+            )
+        state = {"kind": kind.value, "title": name, "settings": settings}
+        location = f"{Destination.__module__}:{Destination.__qualname__}"
+        create = Create(
+            location, f"{kind.value}:{name}", msgspec.msgpack.encode(state), None, secrets.token_hex(16)
+        )
+        with reported_errors():
+            (admin,) = admins(read_config(config), server)
+            click.echo(deploy(admin, create, master_timeout_s))
+
+    return command
+
+
+for _group, _kind in ((queue, Kind.QUEUE), (topic, Kind.TOPIC)):
+    for _make in (_list, _show, _purge, _create):
+        _group.add_command(_make(_kind))
+queue.add_command(_browse())

@@ -1,0 +1,92 @@
+"""The commands ``quorate queue`` and ``quorate topic``, at a real server."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from quorate import Servers
+from quorate.__main__ import cli
+from quorate.messaging import Session, Topic
+
+from .running import BOUND_S
+
+pytestmark = pytest.mark.processes
+
+XML = """<config>
+  <domain name="D1"/>
+  <property name="trace" value="false"/><property name="insecure_network" value="true"/>
+  <server id="0" name="s0" hostname="localhost"><network domain="D1" port="16300"/>
+    <service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>
+    <service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" args="2560"/>
+    <queue name="orders"/><topic name="prices"/>
+  </server>
+</config>"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, Path]]:
+    """Return a plain server with a queue and a topic, and the file that names its ports."""
+    place = tmp_path_factory.mktemp("commands")
+    path = place / "a3servers.xml"
+    path.write_text(XML)
+    with Servers(path, free_ports=True, data=place / "data") as servers:
+        yield servers, place / "data" / "local-a3servers.xml"
+
+
+def _run(site: tuple[Servers, Path], kind: str, verb: str, *words: str) -> Result:
+    arguments = [kind, verb, str(site[1]), "--server", "s0", *words]
+    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
+
+
+def test_a_queue_is_made_filled_browsed_and_purged(site: tuple[Servers, Path]) -> None:
+    made = _run(site, "queue", "create", "bills", "--max-messages", "5", "--full", "reject")
+    assert made.output.startswith("#0.0.")
+    again = _run(site, "queue", "create", "bills")
+    assert again.exit_code == 1
+    with site[0].connect("s0") as connection, Session(connection, timeout=BOUND_S) as session:
+        for body in ({"a": 1}, "two\nlines", b"\xff"):
+            session.send("bills", body, properties={"region": "EU"})
+        shown = json.loads(_run(site, "queue", "show", "bills", "--json").output)
+        assert (shown["depth"], shown["producers"], shown["subscriptions"][0]["waiting"]) == (3, 1, 3)
+        browsed = _run(site, "queue", "browse", "bills")
+        assert browsed.output.splitlines() == ['1  {"a":1}', "2  two\\nlines", "3  \\\\xff"]
+        first, *_ = json.loads(_run(site, "queue", "browse", "bills", "--json", "--limit", "1").output)[
+            "messages"
+        ]
+        assert (first["number"], first["body"], first["region"]) == (1, {"a": 1}, "EU")
+    assert _run(site, "queue", "purge", "bills").output == "3 messages were dropped.\n"
+    listed = {each["title"]: each["depth"] for each in _listed(site, "queue")}
+    assert listed == {"bills": 0, "orders": 0}
+
+
+def _listed(site: tuple[Servers, Path], kind: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(_run(site, kind, "list", "--json").output)[f"{kind}s"]
+    return found
+
+
+def test_a_topic_shows_its_subscriptions(site: tuple[Servers, Path]) -> None:
+    with site[0].connect("s0") as connection, Session(connection, client_id="me") as session:
+        session.consumer(Topic("prices"), durable="audit", selector="n > 1")
+        session.send(Topic("prices"), "x", properties={"n": 5})
+        lines = _run(site, "topic", "show", "prices").output.splitlines()
+    assert lines[0].split() == ["kind", "topic"]
+    assert lines[-1].split() == ["audit", "me", "n", ">", "1", "yes", "0", "1", "1"]
+    assert [each["title"] for each in _listed(site, "topic")] == ["prices"]
+
+
+@pytest.mark.parametrize("verb", ["show", "browse", "purge"])
+def test_a_queue_that_does_not_exist_is_named(site: tuple[Servers, Path], verb: str) -> None:
+    arguments = ["queue", verb, str(site[1]), "--server", "s0", "nope"]
+    with pytest.raises(click.ClickException) as raised:
+        CliRunner().invoke(cli, arguments, standalone_mode=False, catch_exceptions=False)
+    assert "Server s0 has no queue nope; list what it has with: quorate queue list" in str(raised.value)
+
+
+def test_a_name_that_cannot_be_is_refused(site: tuple[Servers, Path]) -> None:
+    shown = _run(site, "queue", "create", "a@b")
+    assert shown.exit_code == 2
+    assert "'a@b' cannot be the name of a queue" in shown.output
