@@ -8,6 +8,7 @@ import attrs
 __all__ = ["DestinationSettings", "FullPolicy", "Kind"]
 
 DEFAULT_MAX_DELIVERIES: Final = 20
+DEFAULT_MAX_BYTES: Final = 256 * 1024 * 1024
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1024 * 1024
 
 
@@ -38,7 +39,7 @@ class DestinationSettings:
     """The settings of a destination. Zero means no limit."""
 
     max_messages: int = 0
-    max_bytes: int = 0
+    max_bytes: int = DEFAULT_MAX_BYTES
     """Bytes of bodies."""
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     """The largest body."""
