@@ -223,6 +223,9 @@ class AgentSpec:
     """Upgrades from former versions."""
     rows: tuple[tuple[str, RowKind], ...] = ()
     """Attributes that are tables beside the state."""
+    exact: tuple[tuple[str, tuple[type, ...]], ...] = ()
+    """All attributes, if they are plain and agents have nothing else, with the classes whose values are
+    loaded as they were saved; empty otherwise."""
 
     @property
     def former(self) -> Mapping[str, int]:
@@ -275,6 +278,14 @@ class AgentSpec:
         if self.nests and nested_too_deep(state):
             raise ValueError(TOO_DEEP)
         return state
+
+    def loads_equal(self, agent: Agent) -> bool:
+        """Return whether the agent is known to be as `load` makes it from what `save` returns."""
+        exact = self.exact
+        for name, classes in exact:
+            if type(getattr(agent, name)) not in classes:  # pyright: ignore[reportUnknownArgumentType]
+                return False
+        return bool(exact)
 
     def canonical(self, agent: Agent) -> bytes:
         """Return the whole state in a form that is equal on every replica, for digests: sets are sorted.
@@ -379,6 +390,7 @@ def _examine(cls: Any) -> Any:
     )
     attributes, struct, has_sets, nests = _state(cls, name, {each for each, _ in rows})
     plain = tuple((name, allowed) for name in attributes if (allowed := _scalar(hints[name])))
+    exact = () if rows or len(plain) < len(attributes) or _holds_more(cls, attributes) else _exact(plain)
     handlers, opaque = _handlers(cls, name)
     return AgentSpec(
         cls=cls,
@@ -393,7 +405,23 @@ def _examine(cls: Any) -> Any:
         plain=plain,
         chain=_chain(cls),
         rows=rows,
+        exact=exact,
     )
+
+
+def _holds_more(cls: type[Agent], attributes: tuple[str, ...]) -> bool:
+    """Return whether agents of a class can hold values that are no part of their state."""
+    slots = [vars(base).get("__slots__", ("__dict__",)) for base in cls.__mro__[:-1]]
+    names = {name for each in slots for name in ((each,) if isinstance(each, str) else each)}
+    return not names <= {*attributes, "__weakref__"}
+
+
+def _exact(
+    plain: tuple[tuple[str, tuple[type, ...]], ...],
+) -> tuple[tuple[str, tuple[type, ...]], ...]:
+    """Return the classes of each plain attribute whose values are the same after saving and loading."""
+    none = type(None)
+    return tuple((name, tuple(dict.fromkeys((kinds[0], *({none} & {*kinds}))))) for name, kinds in plain)
 
 
 def _scalar(kind: Any) -> tuple[type, ...]:

@@ -331,16 +331,19 @@ class Cell:
         two, a defaultdict becomes a dict. A replica that receives the state must react like this one.
         """
         self._saved, self.agent = saved, agent
-        self._attach()
-        self._since = []
+        if self._tables:
+            self._attach()
+        if self._since:
+            self._since = []
         self._checked_bytes = len(saved)
         self._since_bytes = 0
 
     def _encoded(self) -> tuple[bytes, Agent]:
         """Return the whole state, and the agent as it is loaded from that."""
+        spec, agent = self.spec, self.agent
         try:
-            saved = self.spec.save(self.agent)
-            return saved, self.spec.load(saved)
+            saved = spec.save(agent)
+            return saved, agent if spec.loads_equal(agent) else spec.load(saved)
         except Exception as error:
             raise Unstorable(
                 f"the state of {self.spec.name} can no longer be stored: {error_text(error)}"

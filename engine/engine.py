@@ -162,11 +162,10 @@ class Engine(EngineState):
         for item in items:
             self._process(item, effects)
         if effects.trace:
-            hasher = hashlib.blake2b(self.chain, digest_size=16)
+            parts = [self.chain]
             for reaction, mark in zip(effects.trace, effects.marks, strict=True):
-                hasher.update(reaction.outputs or reaction.error.encode())
-                hasher.update(mark.to_bytes(5, "big"))
-            self.chain = hasher.digest()
+                parts += (reaction.outputs or reaction.error.encode(), mark.to_bytes(5, "big"))
+            self.chain = hashlib.blake2b(b"".join(parts), digest_size=16).digest()
         effects.chain = self.chain
         return effects
 

@@ -6,9 +6,9 @@ outcomes with each other.
 """
 
 import struct
-import zlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from zlib import crc32
 
 import attrs
 
@@ -61,9 +61,11 @@ def mark_of(reaction: Reaction, saved: bytes) -> int:
 
     `saved` is the state of the agent if this reaction saved it and every replica saves the same bytes.
     """
-    failed = bool(reaction.error) and reaction.kind == "react"
-    kind = _FAILED if failed else _KINDS[reaction.kind]
-    return kind << 32 | zlib.crc32(saved, zlib.crc32(reaction.outputs or reaction.error.encode()))
+    error = reaction.error
+    if not error and reaction.kind == "react":
+        return crc32(saved, crc32(reaction.outputs))
+    kind = _FAILED if reaction.kind == "react" else _KINDS[reaction.kind]
+    return kind << 32 | crc32(saved, crc32(reaction.outputs or error.encode()))
 
 
 def encode_outcome(chain: bytes, marks: Sequence[int]) -> bytes:
@@ -78,7 +80,7 @@ def _folded(marks: Sequence[int], count: int) -> list[bytes]:
     if share <= 1:
         return encoded
     groups = [encoded[start : start + share] for start in range(0, len(encoded), share)]
-    return [group[0][:1] + zlib.crc32(b"".join(group)).to_bytes(4, "big") for group in groups]
+    return [group[0][:1] + crc32(b"".join(group)).to_bytes(4, "big") for group in groups]
 
 
 def difference(
