@@ -73,6 +73,11 @@ class MemoryTable:
                 self._rows[key] = value
 
 
+_EMPTY: Final[RowTable] = MemoryTable()
+_UNCHANGED: Final[SortedDict[Any, bytes | None]] = SortedDict()
+"""Nothing is ever put into these two."""
+
+
 @attrs.frozen
 class RowKind:
     """The types of a table."""
@@ -137,8 +142,9 @@ class Rows(Generic[K, V]):
 
     def __init__(self) -> None:
         self._kind: RowKind | None = None
-        self._table: RowTable = MemoryTable()
-        self._changes: SortedDict[Any, bytes | None] = SortedDict()
+        # Both are shared by all rows until they get their own: most reactions change none.
+        self._table: RowTable = _EMPTY
+        self._changes: SortedDict[Any, bytes | None] = _UNCHANGED
         self._count = 0
         """How many rows the changes add."""
 
@@ -201,7 +207,7 @@ class Rows(Generic[K, V]):
         data = self.kind.encoded(value)
         if self._find(key) is None:
             self._count += 1
-        self._changes[key] = data
+        self._change(key, data)
 
     def __delitem__(self, key: K) -> None:
         if self._find(key) is None:
@@ -210,7 +216,12 @@ class Rows(Generic[K, V]):
         if self._table.get(key) is None:
             del self._changes[key]
         else:
-            self._changes[key] = None
+            self._change(key, None)
+
+    def _change(self, key: K, data: bytes | None) -> None:
+        if self._changes is _UNCHANGED:
+            self._changes = SortedDict()
+        self._changes[key] = data
 
     def pop(self, key: K, *default: V) -> V:
         """Remove a row, and return its value, or `default` if there is none. Raises KeyError without."""
@@ -294,10 +305,14 @@ class Rows(Generic[K, V]):
         """Return the next key after `key` in one direction; None for `key`: from the end of the table on."""
         least, most = (None, key) if reverse else (key, None)
         edges = (True, inclusive) if reverse else (inclusive, True)
+        changes = self._changes
         stored = self._table.irange(least, most, edges, reverse)
-        one = next((each for each in stored if self._changes.get(each, b"") is not None), None)
-        changed: Any = self._changes.irange(least, most, edges, reverse)
-        other = next((each for each in changed if self._changes[each] is not None), None)
+        if changes:
+            one = next((each for each in stored if changes.get(each, b"") is not None), None)
+            changed: Any = changes.irange(least, most, edges, reverse)
+            other = next((each for each in changed if changes[each] is not None), None)
+        else:
+            one, other = next(stored, None), None
         if one is None or other is None:
             found = other if one is None else one
         else:

@@ -65,7 +65,13 @@ class RowIndex:
 
     def table(self, owner: AgentId, attribute: str) -> Table:
         """Return a table, which may be empty."""
-        return self._tables.setdefault(owner, {}).setdefault(attribute, Table())
+        tables = self._tables.get(owner)
+        if tables is None:
+            tables = self._tables[owner] = {}
+        found = tables.get(attribute)
+        if found is None:
+            found = tables[attribute] = Table()
+        return found
 
     def of(self, owner: AgentId) -> dict[str, Table]:
         """Return the tables of an agent, by attribute."""
