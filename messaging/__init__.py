@@ -6,10 +6,12 @@ docs/messaging.md.
 
 from .client.awaiting import AsyncConsumer, AsyncProducer, AsyncSession
 from .client.blocking import Consumer, Producer, Session
+from .client.coordinator import CommitUnfinished, Coordinator, CoordinatorError, Recovered
 from .client.destinations import Destination, Queue, Topic
 from .client.errors import (
     ConsumerEnded,
     DestinationFull,
+    HeuristicOutcome,
     InUse,
     InvalidSelector,
     MessageRefused,
@@ -17,22 +19,28 @@ from .client.errors import (
     MessagingError,
     NoSuchDestination,
     NoSuchSubscription,
+    NoSuchTransaction,
     NotAllowed,
     SessionClosed,
     TransactionRolledBack,
 )
 from .client.message import Message
 from .client.session_base import Ack, MessageOptions
+from .client.xa import XASession, Xid
 
 __all__ = [
     "Ack",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncSession",
+    "CommitUnfinished",
     "Consumer",
     "ConsumerEnded",
+    "Coordinator",
+    "CoordinatorError",
     "Destination",
     "DestinationFull",
+    "HeuristicOutcome",
     "InUse",
     "InvalidSelector",
     "Message",
@@ -42,11 +50,15 @@ __all__ = [
     "MessagingError",
     "NoSuchDestination",
     "NoSuchSubscription",
+    "NoSuchTransaction",
     "NotAllowed",
     "Producer",
     "Queue",
+    "Recovered",
     "Session",
     "SessionClosed",
     "Topic",
     "TransactionRolledBack",
+    "XASession",
+    "Xid",
 ]

@@ -37,6 +37,8 @@ class SubscriptionState:
     in_hand: int
     """Messages that consumers have, or that are in transactions."""
     consumers: int
+    pattern: str = ""
+    """Of a tree: the topics whose messages it gets."""
 
 
 @attrs.frozen
@@ -91,6 +93,7 @@ class Administered(Consuming):
                 each.waiting,
                 each.in_hand,
                 len(each.consumers),
+                each.pattern,
             )
             for each in list(self.subscriptions.values())[:1000]
         ]
@@ -119,7 +122,7 @@ class Administered(Consuming):
         left = PURGED_MESSAGES
         for subscription in self.subscriptions.values():
             while left > 0 and (oldest := subscription.oldest(left)):
-                found = [each for first, end in oldest for each in subscription.remove(first, end)]
+                found = [each for first, end in oldest for each in subscription.remove(self.log, first, end)]
                 left -= count_of(found)
                 self._done(subscription, found)
         waiting = sum([each.waiting for each in self.subscriptions.values()])
@@ -148,7 +151,7 @@ class Administered(Consuming):
 
 def _next_waiting(subscription: Subscription, number: int, most: int) -> Range | None:
     """Return the first messages from `number` on that no consumer has, None if there are none."""
-    sets = [subscription.delayed, *subscription.ready.values()]
+    sets = [subscription.delayed, subscription.groups.waiting, *subscription.ready.values()]
     firsts = [(first, each) for each in sets if (first := each.at_or_after(number)) is not None]
     if not firsts:
         return None

@@ -5,7 +5,7 @@ from itertools import groupby
 from ...agents import ColumnValue, Pack
 from .subscription import Run, priority_of
 
-__all__ = ["dated", "fits", "runs_of"]
+__all__ = ["dated", "fits", "keys_of", "latest_of", "runs_of"]
 
 
 def dated(pack: Pack, now_ms: int) -> Pack:
@@ -40,6 +40,21 @@ def runs_of(pack: Pack, first: int) -> list[Run]:
         places = [index for index, _ in group]
         runs.append(Run(first + places[0], first + places[-1] + 1, *fact))
     return runs
+
+
+def keys_of(first: int, pack: Pack) -> list[tuple[int, str]]:
+    """Return number and key of the messages that have a key; `first` is the number of the first message."""
+    if "key" not in pack.columns:
+        return []
+    keys = enumerate(pack.column("key"), first)
+    return [(number, key) for number, key in keys if isinstance(key, str)]
+
+
+def latest_of(pack: Pack) -> list[int]:
+    """Return the places of the messages that no later one of the pack replaces."""
+    last = {key: index for index, key in keys_of(0, pack)}
+    keys = pack.column("key")
+    return [index for index, key in enumerate(keys) if not isinstance(key, str) or last[key] == index]
 
 
 def fits(pack: Pack, most_bytes: int) -> int:

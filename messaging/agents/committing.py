@@ -96,7 +96,7 @@ class Committing(DestinationBase):
     def _finish(self, ctx: Context, staged: Staged, *, commit: bool) -> None:
         for place, locked in staged.locked.items():
             subscription = self.subscriptions[place]
-            subscription.in_hand -= locked.count
+            subscription.let_go(self.log, list(locked))
             if commit:
                 self.accepted += locked.count
                 self._done(subscription, list(locked))

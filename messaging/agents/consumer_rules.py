@@ -4,15 +4,21 @@ from ...agents import AgentId
 from .protocol import OpenConsumer
 from .settings import Kind
 from .subscription import Subscription, compiled
+from .topic_tree import pattern_flaw
 
 __all__ = ["conflict", "durable_key", "flaw_of", "is_other", "new_subscription", "subscription_key"]
 
 
-def flaw_of(kind: str, title: str, note: OpenConsumer) -> str:
+def flaw_of(kind: str, title: str, note: OpenConsumer, *, tree: bool) -> str:
     """Return why the options of a consumer do not fit the destination, "" if they do."""
     if note.window < 0 or note.window_bytes < 1:
         return f"a window of {note.window} messages and {note.window_bytes} bytes is none"
     topic = kind == Kind.TOPIC
+    if note.pattern:
+        if not tree:
+            return f"{kind} {title} is no tree of topics, so nothing in it matches {note.pattern}"
+        if text := pattern_flaw(title, note.pattern):
+            return text
     if not topic and (note.subscription or note.durable or note.shared or note.no_local):
         return f"{title} is a queue: subscriptions, durable, shared and no_local are for topics"
     if topic and note.exclusive:
@@ -48,6 +54,7 @@ def new_subscription(note: OpenConsumer, connection: AgentId) -> Subscription:
         note.durable,
         note.shared,
         connection if note.no_local else None,
+        pattern=note.pattern,
     )
 
 
@@ -58,15 +65,16 @@ def conflict(known: Subscription, wanted: Subscription, title: str) -> str:
     if not (known.shared and wanted.shared):
         who = f"subscription {known.name or 'of this consumer'} of {title} has a consumer already"
         return f"{who}; close it, or share the subscription from both"
-    if known.selector != wanted.selector:
-        return f"subscription {known.name} of {title} is in use with another selector"
+    if (known.selector, known.pattern) != (wanted.selector, wanted.pattern):
+        return f"subscription {known.name} of {title} is in use with another selector or other topics"
     return ""
 
 
 def is_other(known: Subscription, wanted: Subscription) -> bool:
     """Return whether a subscription is another one under the same name, which begins anew."""
-    return (known.selector, known.shared, known.without is None) != (
+    return (known.selector, known.pattern, known.shared, known.without is None) != (
         wanted.selector,
+        wanted.pattern,
         wanted.shared,
         wanted.without is None,
     )

@@ -41,12 +41,16 @@ class Consuming(Publishing):
     def open_consumer(self, ctx: Context, note: OpenConsumer) -> None:
         """Let a client consume."""
         key = key_of(ctx.sender, note.consumer)
-        flaw = flaw_of(self.kind, self.title, note)
+        flaw = flaw_of(self.kind, self.title, note, tree=self.settings.tree)
         if key in self.places:
             self._refuse(ctx, Reason.IN_USE, f"consumer {note.consumer} of {ctx.sender} is open already")
             return
         if flaw:
             self._refuse(ctx, Reason.BAD_REQUEST, flaw)
+            return
+        if self.settings.owner not in (None, ctx.sender):
+            text = f"{self.kind} {self.title} belongs to another connection, which alone consumes from it"
+            self._refuse(ctx, Reason.NOT_ALLOWED, text)
             return
         try:
             selector = compiled(note.selector)

@@ -68,7 +68,7 @@ class Destination(Administered, name="quorate.destination"):
             expired = subscription.wake(self.log, now_ms)
             if expired:
                 self._kill(ctx, subscription, expired, Reason.EXPIRED)
-            if subscription.consumers and subscription.ready:
+            if subscription.consumers and subscription.waiting:
                 for consumer, ranges in subscription.dispatch(self.log):
                     parts = [described(subscription, *each) for each in self.log.read(ranges)]
                     pack = Pack.joined(parts)

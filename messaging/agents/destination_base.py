@@ -6,7 +6,7 @@ import attrs
 
 from ...agents import FIRST_CONNECTION_STAMP, Agent, AgentId, ColumnValue, Context, Notification, Pack, Rows
 from ...agents.proxy import WatchConnection
-from .arrivals import dated, runs_of
+from .arrivals import dated, keys_of, latest_of, runs_of
 from .dead_letters import dead_letters
 from .message_log import MessageLog, Share, Stored
 from .producers import Producers
@@ -14,6 +14,7 @@ from .protocol import Reason, Refused
 from .ranges import Range
 from .settings import DestinationSettings, FullPolicy, Kind
 from .subscription import Run, Subscription, compiled
+from .topic_tree import matcher
 from .transactions import Commitment, Staged
 
 __all__ = ["DestinationBase", "Dispatch", "count_of", "described"]
@@ -62,13 +63,17 @@ class DestinationBase(Agent):
     """Messages that were accepted, in all, by each subscription."""
     dead: int = 0
     """Messages that went to the dead message queue or were dropped, in all."""
+    replaced: int = 0
+    """Messages of a last-value queue that a later one has replaced, in all."""
+    keys: dict[str, int] = attrs.field(factory=dict[str, int])
+    """Of a last-value queue: the latest message of each key, as long as it is not done with."""
 
     def __attrs_post_init__(self) -> None:
-        flaw = self.settings.flaw()
-        if flaw:
-            raise ValueError(flaw)
         if self.kind not in list(Kind):
             raise ValueError(f"kind is {self.kind!r}; give {', '.join(Kind)}")
+        flaw = self.settings.flaw(self.kind)
+        if flaw:
+            raise ValueError(flaw)
         if self.kind == Kind.QUEUE and not self.subscriptions:
             self.subscriptions[""] = Subscription(durable=True, shared=True)
 
@@ -88,24 +93,77 @@ class DestinationBase(Agent):
     def _take(self, ctx: Context, pack: Pack) -> None:
         """Store messages, for all subscriptions to which they belong."""
         now_ms = ctx.now_ns // 1_000_000
+        self.received += len(pack)
+        if self.settings.last_value and "key" in pack.columns:
+            latest = latest_of(pack)
+            self.replaced += len(pack) - len(latest)
+            pack = pack.take(latest) if len(latest) < len(pack) else pack
         pack = dated(pack, now_ms)
         first = self.last + 1
         self.last += len(pack)
-        self.received += len(pack)
         runs = runs_of(pack, first)
-        admitted = [(each, _belonging(each, pack, first, runs)) for each in self.subscriptions.values()]
+        admitted = [(each, self._belonging(each, pack, first, runs)) for each in self.subscriptions.values()]
         left = sum([run.end - run.first for _, mine in admitted for run in mine])
         if not left:
             return
         self.log.append(first, pack, left)
         for subscription, mine in admitted:
-            subscription.admit(self.log, mine, now_ms)
+            subscription.admit(self.log, mine, now_ms, grouped="group" in pack.columns)
+        if self.settings.last_value:
+            self._replace(first, pack)
         if self.settings.full == FullPolicy.DROP_OLDEST:
             self._make_room()
+
+    def _replace(self, first: int, pack: Pack) -> None:
+        """Drop what these messages, the first of which has the number `first`, replace."""
+        for number, key in keys_of(first, pack):
+            former = self.keys.get(key, number)
+            self.keys[key] = max(former, number)
+            if former != number:
+                self._drop_replaced(min(former, number))
+
+    def _drop_replaced(self, number: int) -> None:
+        """Drop a message unless a consumer has it."""
+        for subscription in self.subscriptions.values():
+            found = subscription.remove(self.log, number, number + 1)
+            self.replaced += count_of(found)
+            self._done(subscription, found)
+
+    def _belonging(self, subscription: Subscription, pack: Pack, first: int, runs: list[Run]) -> list[Run]:
+        """Return which of the messages that arrive belong to a subscription."""
+        without = subscription.without
+        if without is not None and str(pack.columns.get("id", "")).startswith(f"{without}/"):
+            return []
+        chosen: list[int] | None = None
+        if self.settings.tree:
+            matches = matcher(subscription.pattern or self.title)
+            subject = pack.columns.get("subject")
+            if not isinstance(subject, list):
+                if not matches(str(subject or self.title)):
+                    return []
+            else:
+                chosen = [index for index, each in enumerate(subject) if matches(str(each or self.title))]
+        selector = compiled(subscription.selector)
+        if selector is not None:
+            selected = selector.select(pack)
+            chosen = selected if chosen is None else sorted({*chosen} & {*selected})
+        if chosen is None:
+            return runs
+        return [
+            run._replace(first=first + index, end=first + index + 1)
+            for run in runs
+            for index in chosen
+            if run.first <= first + index < run.end
+        ]
 
     def _done(self, subscription: Subscription, ranges: list[Range]) -> None:
         """A subscription is done with these messages."""
         subscription.forget(ranges)
+        if self.keys:
+            for first, pack in self.log.read(ranges):
+                for number, key in keys_of(first, pack):
+                    if self.keys.get(key) == number:
+                        del self.keys[key]
         self.log.done(ranges)
 
     def _kill(self, ctx: Context, subscription: Subscription, ranges: list[Range], reason: Reason) -> None:
@@ -140,6 +198,10 @@ class DestinationBase(Agent):
         ):
             if numbers:
                 self._kill(ctx, subscription, [(each, each + 1) for each in numbers], reason)
+        if self.settings.last_value:
+            # What has come back may have been replaced meanwhile.
+            for first, pack in list(self.log.read(ranges)):
+                self._replace(first, pack)
 
     # Limits
 
@@ -160,7 +222,7 @@ class DestinationBase(Agent):
                 found = [
                     each
                     for first, end in subscription.oldest(excess)
-                    for each in subscription.remove(first, end)
+                    for each in subscription.remove(self.log, first, end)
                 ]
                 if not found:
                     break
@@ -187,7 +249,7 @@ class DestinationBase(Agent):
     def _end_subscription(self, place: str) -> None:
         """End a subscription without consumers, with all its messages."""
         subscription = self.subscriptions.pop(place)
-        left = list(subscription.delayed)
+        left = [*subscription.delayed, *subscription.groups.waiting]
         for ready in subscription.ready.values():
             left += ready
         self._done(subscription, left)
@@ -215,23 +277,6 @@ class DestinationBase(Agent):
         if self.dispatch_ns != ctx.now_ns:
             self.dispatch_ns = ctx.now_ns
             ctx.send(ctx.agent, Dispatch())
-
-
-def _belonging(subscription: Subscription, pack: Pack, first: int, runs: list[Run]) -> list[Run]:
-    """Return which of the messages that arrive belong to a subscription."""
-    without = subscription.without
-    if without is not None and str(pack.columns.get("id", "")).startswith(f"{without}/"):
-        return []
-    selector = compiled(subscription.selector)
-    if selector is None:
-        return runs
-    chosen = [first + index for index in selector.select(pack)]
-    return [
-        run._replace(first=number, end=number + 1)
-        for run in runs
-        for number in chosen
-        if run.first <= number < run.end
-    ]
 
 
 def described(subscription: Subscription, number: int, pack: Pack) -> Pack:

@@ -34,6 +34,8 @@ class Producer:
     """The bytes of its messages so far."""
     credit_messages: int = 0
     credit_bytes: int = 0
+    subject: str = ""
+    """The topic of a tree to which it publishes."""
 
 
 @attrs.define

@@ -20,6 +20,7 @@ missing, which is None for all its messages:
 ``type``         text of the application
 ``correlation``  text of the application
 ``reply``        text: the address of a destination for answers
+``subject``      text: the topic of a tree of topics; the destination sets it
 ``.NAME``        the property NAME of the application: number, text or bool
 ===============  ===================================================================
 
@@ -104,6 +105,9 @@ class Reason(StrEnum):
     BAD_SELECTOR = "bad-selector"
     BAD_REQUEST = "bad-request"
     NO_SUCH_SUBSCRIPTION = "no-such-subscription"
+    NO_SUCH_TRANSACTION = "no-such-transaction"
+    HEURISTIC = "heuristic"
+    """An administrator has ended the transaction otherwise."""
     IN_DOUBT = "in-doubt"
     """It belongs to a prepared transaction."""
 
@@ -140,6 +144,8 @@ class OpenProducer(Notification, name="quorate.message.open-producer"):
 
     producer: int
     """The client's number of the producer, unique in its connection."""
+    subject: str = ""
+    """Of a tree of topics: the topic to which the producer publishes; empty: to that of the tree's name."""
 
 
 @attrs.frozen
@@ -232,6 +238,8 @@ class OpenConsumer(Notification, name="quorate.message.open-consumer"):
     """Of a topic: leave out what this connection has published."""
     exclusive: bool = False
     """Of a queue: while this consumer is open no other gets messages; later ones wait for their turn."""
+    pattern: str = ""
+    """Of a tree of topics: the topics whose messages it gets; empty: only that of the tree's name."""
 
 
 @attrs.frozen

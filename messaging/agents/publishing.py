@@ -12,6 +12,7 @@ from .producers import Producer, key_of
 from .protocol import CloseProducer, OpenProducer, ProducerClosed, ProducerOpened, Publish, Reason, Rejected
 from .ranges import Ranges
 from .settings import FullPolicy
+from .topic_tree import subject_flaw
 from .transactions import Staged
 
 __all__ = ["Publishing"]
@@ -28,13 +29,24 @@ class Publishing(Committing):
         if key in self.producers.open:
             self._refuse(ctx, Reason.IN_USE, f"producer {note.producer} of {ctx.sender} is open already")
             return
+        flaw = self._subject_flaw(note.subject)
+        if flaw:
+            self._refuse(ctx, Reason.BAD_REQUEST, flaw)
+            return
         self._attach(ctx)
-        producer = Producer(ctx.sender, note.producer)
+        producer = Producer(ctx.sender, note.producer, subject=note.subject)
         self.producers.add(key, producer, has_room=self._has_room())
         opened = ProducerOpened(
             note.producer, producer.credit_messages, producer.credit_bytes, self.settings.max_message_bytes
         )
         ctx.send(ctx.reply_to, opened)
+
+    def _subject_flaw(self, subject: str) -> str:
+        if not subject:
+            return ""
+        if not self.settings.tree:
+            return f"{self.kind} {self.title} is no tree of topics, so there is no {subject} in it"
+        return subject_flaw(self.title, subject)
 
     @reacts
     def publish(self, ctx: Context, note: Publish) -> None:
@@ -91,6 +103,8 @@ class Publishing(Committing):
             chosen = self.producers.fresh(pack, chosen)
         serials: list[ColumnValue] = list(range(note.first, note.first + len(pack)))
         pack = pack.with_columns(id=key_of(producer.connection, producer.number), serial=serials)
+        if self.settings.tree:
+            pack = pack.with_columns(subject=producer.subject or self.title)
         return pack if chosen is places else pack.take(list(chosen))
 
     @staticmethod

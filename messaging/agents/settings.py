@@ -5,6 +5,8 @@ from typing import Final
 
 import attrs
 
+from ...agents import AgentId
+
 __all__ = ["DestinationSettings", "FullPolicy", "Kind"]
 
 DEFAULT_MAX_DELIVERIES: Final = 20
@@ -53,9 +55,19 @@ class DestinationSettings:
     """The delay grows by this factor with each return."""
     dead_queue: str = ""
     """The name of the queue for dead messages; empty: they are dropped, and counted."""
+    last_value: bool = False
+    """Of a queue: a message replaces the one with the same key that no consumer has."""
+    owner: AgentId | None = None
+    """Of a temporary destination: the connection that alone consumes from it."""
+    tree: bool = False
+    """Of a topic: it is a tree, which has all topics whose names begin with its own and a dot."""
 
-    def flaw(self) -> str:
-        """Return what is wrong with the settings, "" if nothing is."""
+    def flaw(self, kind: str) -> str:
+        """Return what is wrong with the settings of a destination of a kind, "" if nothing is."""
+        if self.last_value and kind != Kind.QUEUE:
+            return "last_value is for queues"
+        if self.tree and kind != Kind.TOPIC:
+            return "tree is for topics"
         for name in ("max_messages", "max_bytes", "max_deliveries", "redelivery_delay_ms"):
             if getattr(self, name) < 0:
                 return f"{name} is {getattr(self, name)}; give 0 or more"

@@ -5,12 +5,13 @@ It holds numbers only; bodies stay in the log of the destination, which several 
 
 import functools
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import attrs
 
 from ...agents import AgentId
+from .groups import Groups
 from .message_log import MessageLog
 from .protocol import DEFAULT_PRIORITY
 from .ranges import Range, Ranges
@@ -108,11 +109,20 @@ class Subscription:
     priorities: the priority and the number that is next."""
     in_hand: int = 0
     """Messages that consumers have, or that were accepted in transactions that are not over."""
+    pattern: str = ""
+    """Of a tree of topics: only messages whose topic matches belong to the subscription."""
+    grouped: bool = False
+    """Whether a message has come that belongs to a group."""
+    groups: Groups = attrs.field(factory=Groups)
+    """Ready messages that belong to groups; they are not in `ready`."""
 
     @property
     def waiting(self) -> int:
         """How many messages no consumer has."""
-        return sum([ranges.count for ranges in self.ready.values()]) + self.delayed.count
+        return self._ready_count() + self.delayed.count
+
+    def _ready_count(self) -> int:
+        return sum([ranges.count for ranges in self.ready.values()]) + self.groups.waiting.count
 
     @property
     def pending(self) -> int:
@@ -121,8 +131,9 @@ class Subscription:
 
     # Messages come
 
-    def admit(self, log: MessageLog, runs: Iterable[Run], now_ms: int) -> None:
-        """Take messages that have arrived."""
+    def admit(self, log: MessageLog, runs: Iterable[Run], now_ms: int, *, grouped: bool) -> None:
+        """Take messages that have arrived. grouped: some may belong to groups."""
+        self.grouped = self.grouped or grouped
         for run in runs:
             if run.expires_ms:
                 heapq.heappush(self.expiring, (run.expires_ms, run.first, run.end))
@@ -136,6 +147,18 @@ class Subscription:
         self.delayed.add(first, end)
 
     def _make_ready(self, log: MessageLog, first: int, end: int, priority: int) -> None:
+        if not self.grouped:
+            self._add_ready(log, first, end, priority)
+            return
+        for number, pack in log.read([(first, end)]):
+            for index in range(len(pack)):
+                each, group = number + index, pack.value("group", index)
+                if isinstance(group, str):
+                    self.groups.add(group, each, each + 1, priority)
+                else:
+                    self._add_ready(log, each, each + 1, priority)
+
+    def _add_ready(self, log: MessageLog, first: int, end: int, priority: int) -> None:
         if priority not in self.ready:
             self.ready[priority] = Ranges()
         self.ready[priority].add(first, end)
@@ -187,7 +210,7 @@ class Subscription:
         expired: list[Range] = []
         while self.expiring and self.expiring[0][0] <= now_ms:
             _, first, end = heapq.heappop(self.expiring)
-            expired += self.remove(first, end)
+            expired += self.remove(log, first, end)
         return expired
 
     @property
@@ -196,9 +219,11 @@ class Subscription:
         times = [heap[0][0] for heap in (self.due, self.expiring) if heap]
         return min(times, default=None)
 
-    def remove(self, first: int, end: int) -> list[Range]:
+    def remove(self, log: MessageLog, first: int, end: int) -> list[Range]:
         """Remove messages that no consumer has, and return those that there were."""
         found = self.delayed.remove(first, end)
+        if self.groups.waiting:
+            found += self.groups.remove(log, first, end)
         for ready in self.ready.values():
             found += ready.remove(first, end)
         self.forget(found)
@@ -209,7 +234,10 @@ class Subscription:
         for priority in sorted(self.ready):
             for first, end in self.ready[priority].smallest(1):
                 return [(first, min(end, first + most))]
-        return [(first, min(end, first + most)) for first, end in self.delayed.smallest(1)]
+        for ranges in (self.groups.waiting, self.delayed):
+            for first, end in ranges.smallest(1):
+                return [(first, min(end, first + most))]
+        return []
 
     def forget(self, ranges: Iterable[Range]) -> None:
         """Forget how often messages came back that are done with."""
@@ -225,12 +253,12 @@ class Subscription:
         """Give ready messages to consumers that have room. Return what each gets, in order."""
         given: list[tuple[Consumer, list[Range]]] = []
         hungry = [key for key, consumer in self.consumers.items() if consumer.room and self._may_get(key)]
-        while hungry and (ready := sum([ranges.count for ranges in self.ready.values()])):
+        while hungry and (ready := self._ready_count()):
             share = max(MIN_CHUNK_MESSAGES, ready // len(hungry))
             served: list[str] = []
             for key in hungry:
                 consumer = self.consumers[key]
-                ranges = self._take(log, consumer, min(consumer.room, MAX_CHUNK_MESSAGES, share))
+                ranges = self._take(log, key, consumer, min(consumer.room, MAX_CHUNK_MESSAGES, share))
                 if ranges:
                     given.append((consumer, ranges))
                     served.append(key)
@@ -242,7 +270,55 @@ class Subscription:
     def _may_get(self, key: str) -> bool:
         return not self.exclusive or key == self.exclusive
 
-    def _take(self, log: MessageLog, consumer: Consumer, most: int) -> list[Range]:
+    def _take(self, log: MessageLog, key: str, consumer: Consumer, most: int) -> list[Range]:
+        if not self.groups.waiting:
+            return self._take_single(log, consumer, most)
+        taken: list[Range] = []
+        wanted = _wanted(log, consumer.selector)
+        singles = True
+        while most > 0 and (not taken or consumer.room):
+            head = self.groups.head(key, wanted)
+            single = self._single_head(consumer) if singles else None
+            if head is None:
+                return taken + (self._take_single(log, consumer, most, at_least=not taken) if singles else [])
+            # Where both wait, they take turns in small portions.
+            portion = most if single is None else min(most, MIN_CHUNK_MESSAGES)
+            name, (priority, number) = head
+            if single is not None and (single[0], -single[1]) > (priority, -number):
+                found = self._take_single(log, consumer, portion, at_least=not taken)
+                singles = bool(found)
+            else:
+                found = self.groups.take(name, key, portion, wanted)
+                left_bytes = min(consumer.window_bytes - consumer.unsettled_bytes, MAX_CHUNK_BYTES)
+                fitting, size_bytes = _fitting(log, found, left_bytes, at_least=not taken)
+                self.groups.put_back(name, _beyond(found, fitting), priority)
+                self._give(consumer, fitting, size_bytes)
+                found = fitting
+                if not found:
+                    break
+            taken += found
+            most -= sum([end - first for first, end in found])
+        return taken
+
+    def _single_head(self, consumer: Consumer) -> tuple[int, int] | None:
+        """Return priority and number of the next message for a consumer that belongs to no group."""
+        found = self.matches[consumer.selector] if consumer.selector else self.ready
+        for priority in sorted(found, reverse=True):
+            first = found[priority].first
+            if first is not None:
+                return priority, first
+        return None
+
+    def _give(self, consumer: Consumer, ranges: list[Range], size_bytes: int) -> None:
+        consumer.unsettled_bytes += size_bytes
+        for first, end in ranges:
+            consumer.unsettled.add(first, end)
+            self.in_hand += end - first
+
+    def _take_single(
+        self, log: MessageLog, consumer: Consumer, most: int, *, at_least: bool = True
+    ) -> list[Range]:
+        """Give a consumer messages that belong to no group. at_least: one, however large."""
         left_bytes = min(consumer.window_bytes - consumer.unsettled_bytes, MAX_CHUNK_BYTES)
         taken: list[Range] = []
         for priority in sorted(self.ready, reverse=True):
@@ -251,19 +327,16 @@ class Subscription:
                 found = self._take_matching(consumer.selector, priority, most)
             else:
                 found = ready.take(most)
-            fitting, size_bytes = _fitting(log, found, left_bytes, at_least=not taken)
+            fitting, size_bytes = _fitting(log, found, left_bytes, at_least=at_least and not taken)
             over = _beyond(found, fitting)
             for first, end in over:
                 ready.add(first, end)
                 if consumer.selector:
                     self.matches[consumer.selector][priority].add(first, end)
             taken += fitting
-            consumer.unsettled_bytes += size_bytes
             left_bytes -= size_bytes
-            for first, end in fitting:
-                consumer.unsettled.add(first, end)
-                most -= end - first
-                self.in_hand += end - first
+            self._give(consumer, fitting, size_bytes)
+            most -= sum([end - first for first, end in fitting])
             if over or most <= 0 or left_bytes <= 0:
                 break
         return taken
@@ -318,8 +391,14 @@ class Subscription:
         else:
             consumer.unsettled_bytes = max(0, consumer.unsettled_bytes - log.size_of(found))
         if not keep:
-            self.in_hand -= sum([end - first for first, end in found])
+            self.let_go(log, found)
         return found
+
+    def let_go(self, log: MessageLog, ranges: list[Range]) -> None:
+        """Learn that these messages, which the log still has, are not in hand any more."""
+        self.in_hand -= sum([end - first for first, end in ranges])
+        if self.grouped:
+            self.groups.let_go(log, ranges)
 
     def give_back(
         self,
@@ -353,6 +432,18 @@ class Subscription:
                 else:
                     self._make_ready(log, each, each + 1, priority)
         return back
+
+
+def _wanted(log: MessageLog, selector: str) -> Callable[[int], bool] | None:
+    """Return what says whether a consumer with this selector takes a message; None if it takes all."""
+    condition = compiled(selector)
+    if condition is None:
+        return None
+
+    def wanted(number: int) -> bool:
+        return any(condition.select(pack) for _, pack in log.read([(number, number + 1)]))
+
+    return wanted
 
 
 def priority_of(value: object) -> int:

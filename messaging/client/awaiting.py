@@ -5,7 +5,7 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from ...agents import Pack
 from ...client import QuorateClientError, RequestTimeout
@@ -15,8 +15,8 @@ from ...client.time_limits import time_limit
 from ..agents.protocol import Settlement
 from .bodies import Body
 from .consumer import ConsumerCore, ConsumerOptions
-from .destinations import Destination, Topic, named
-from .errors import SessionClosed
+from .destinations import Destination, Queue, Topic, named
+from .errors import MessagingError, SessionClosed
 from .message import Message
 from .producer import ProducerCore
 from .session_base import Ack, Browser, MessageOptions, SessionBase, check_text
@@ -124,6 +124,49 @@ class AsyncSession(SessionBase):
         for core in list(self._producers.values()):
             await self._wait(core.drain, f"{core.destination} has not confirmed all messages", timeout)
         await self._wait(self._hub.acknowledged, "the server has not acknowledged all", timeout)
+
+    async def temporary_queue(self, server: str = "") -> Queue:
+        """Make a queue that lives as long as the connection: see `Session.temporary_queue`."""
+        return cast("Queue", await self._temporary(Queue, server))
+
+    async def temporary_topic(self, server: str = "") -> Topic:
+        """Make a topic that lives as long as the connection: see `Session.temporary_topic`."""
+        return cast("Topic", await self._temporary(Topic, server))
+
+    async def _temporary(self, kind: Any, server: str) -> Any:
+        self._check_open()
+        start = functools.partial(self._make_temporary, kind, server)
+        return await self._wait(start, "no temporary destination was made")
+
+    def delete_temporary(self, destination: Destination) -> None:
+        """Delete a temporary destination of this connection, with its messages."""
+        self._check_open()
+        self._delete_temporary(destination)
+
+    async def request(
+        self, destination: Destination | str, body: Body, *, timeout: float | None = None, **options: Any
+    ) -> Message:
+        """Send a message, and return the answer: see `Session.request`."""
+        self._check_open()
+        if self._transacted:
+            raise MessagingError("a transacted session sends with its commit, and gets no answer before")
+        producer = await self.open_producer(named(destination))
+        if self._answers is None or self._answers.error is not None:
+            queue = await self.temporary_queue()
+            await self._wait(functools.partial(self._open_answers, queue), f"{queue} has not answered")
+        asked = self._request_options(options)
+        start = functools.partial(self._ask_by_message, producer, body, asked)
+        what = f"{producer.destination}: no answer has come"
+        try:
+            return cast("Message", await self._wait(start, what, timeout))
+        finally:
+            self._forget_request(asked)
+
+    async def reply(self, message: Message, body: Body, **options: Any) -> None:
+        """Send the answer to a message of `request`: see `Session.reply`."""
+        chosen = self._reply_options(message, options)
+        assert message.reply_to is not None
+        await self.send(message.reply_to, body, **chosen)
 
     async def unsubscribe(self, topic: Topic | str, name: str) -> None:
         """End a durable subscription of this session's client id. Raises NoSuchSubscription or InUse."""

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, cast
 
 from ...agents import Pack
 from ...client import Connection, QuorateClientError, RequestTimeout
@@ -17,8 +17,8 @@ from ...client.time_limits import time_limit
 from ..agents.protocol import Settlement
 from .bodies import Body
 from .consumer import ConsumerCore, ConsumerOptions
-from .destinations import Destination, Topic, named
-from .errors import SessionClosed
+from .destinations import Destination, Queue, Topic, named
+from .errors import MessagingError, SessionClosed
 from .message import Message
 from .producer import ProducerCore
 from .session_base import Ack, Browser, MessageOptions, SessionBase, check_text
@@ -104,6 +104,55 @@ class Session(SessionBase):
             if not numbers:
                 return
 
+    def temporary_queue(self, server: str = "") -> Queue:
+        """Make a queue that lives as long as the connection, which alone consumes from it.
+
+        server: where it is made; the server of the connection unless given.
+        """
+        return cast("Queue", self._temporary(Queue, server))
+
+    def temporary_topic(self, server: str = "") -> Topic:
+        """Make a topic that lives as long as the connection, which alone consumes from it."""
+        return cast("Topic", self._temporary(Topic, server))
+
+    def _temporary(self, kind: Any, server: str) -> Any:
+        self._check_open()
+        return self._wait(
+            functools.partial(self._make_temporary, kind, server), "no temporary destination was made"
+        )
+
+    def delete_temporary(self, destination: Destination) -> None:
+        """Delete a temporary destination of this connection, with its messages."""
+        self._check_open()
+        self._hub.run(lambda: self._delete_temporary(destination))
+
+    def request(
+        self, destination: Destination | str, body: Body, *, timeout: float | None = None, **options: Any
+    ) -> Message:
+        """Send a message, and return the answer: see `reply`. options: see `MessageOptions`.
+
+        Raises RequestTimeout if none comes in time, and what `Producer.send` raises.
+        """
+        self._check_open()
+        if self._transacted:
+            raise MessagingError("a transacted session sends with its commit, and gets no answer before")
+        producer = self._producer(named(destination))
+        if self._answers is None or self._answers.error is not None:
+            queue = self.temporary_queue()
+            self._wait(functools.partial(self._open_answers, queue), f"{queue} has not answered")
+        asked = self._request_options(options)
+        start = functools.partial(self._ask_by_message, producer, body, asked)
+        try:
+            return cast("Message", self._wait(start, f"{producer.destination}: no answer has come", timeout))
+        finally:
+            self._hub.run(lambda: self._forget_request(asked))
+
+    def reply(self, message: Message, body: Body, **options: Any) -> None:
+        """Send the answer to a message of `request`. Raises ValueError if the message wants none."""
+        chosen = self._reply_options(message, options)
+        assert message.reply_to is not None
+        self.send(message.reply_to, body, **chosen)
+
     def recover(self) -> None:
         """Have all messages delivered again that the session has received and not settled."""
         self._check_open()
@@ -178,7 +227,7 @@ class Session(SessionBase):
         def run() -> None:
             try:
                 job()
-            except QuorateClientError as error:
+            except (QuorateClientError, TypeError, ValueError) as error:
                 if not future.done():
                     future.set_exception(error)
 

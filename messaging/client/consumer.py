@@ -21,7 +21,7 @@ from ..agents.protocol import (
 )
 from ..agents.ranges import Ranges, flat
 from .destinations import Destination
-from .errors import ConsumerEnded, SessionClosed, refusal
+from .errors import ConsumerEnded, NoSuchDestination, SessionClosed, refusal
 from .hub import Hub
 from .message import Message, Settler
 from .replies import Reply, fail_all
@@ -49,8 +49,8 @@ class ConsumerOptions:
     no_local: bool = False
     exclusive: bool = False
 
-    def request(self, consumer: int) -> OpenConsumer:
-        """Return the request to the destination."""
+    def request(self, consumer: int, pattern: str) -> OpenConsumer:
+        """Return the request to the destination, for the topics of a tree that match a pattern."""
         return OpenConsumer(
             consumer,
             self.selector,
@@ -62,6 +62,7 @@ class ConsumerOptions:
             bool(self.shared),
             self.no_local,
             self.exclusive,
+            pattern,
         )
 
 
@@ -108,9 +109,21 @@ class ConsumerCore:
         """Open the consumer at its destination, and complete the waiter with None."""
         self._hub.consumers[self.number] = self
         self._opening = opened
-        reply = Reply(self._opened, self.fail, self.destination)
+        self._open_at(options, deque(self.destination.candidates))
+
+    def _open_at(self, options: ConsumerOptions, candidates: deque[tuple[str, str]]) -> None:
+        """Open the consumer at the first of these addresses that there is."""
+        self.address, pattern = candidates.popleft()
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, NoSuchDestination) and candidates:
+                self._open_at(options, candidates)
+            else:
+                self.fail(error)
+
+        reply = Reply(self._opened, failed, self.destination)
         types = (ConsumerOpened, Refused)
-        self._hub.extension.request(self.address, options.request(self.number), reply, types)
+        self._hub.extension.request(self.address, options.request(self.number, pattern), reply, types)
 
     def _opened(self, answer: Notification) -> None:
         if isinstance(answer, Refused):

@@ -5,6 +5,7 @@ from typing import Any
 import attrs
 
 from ..agents.settings import Kind
+from ..agents.topic_tree import ONE, REST
 
 __all__ = ["Destination", "Queue", "Topic", "address_of", "named"]
 
@@ -36,6 +37,14 @@ class Destination:
     def __str__(self) -> str:
         return f"{self.kind.value} {self.title}"
 
+    @property
+    def candidates(self) -> list[tuple[str, str]]:
+        """The addresses under which it may be found, in the order in which they are tried.
+
+        Each with the topic, or the pattern for topics, that is meant there; "" where it is all of it.
+        """
+        return [(self.address, "")]
+
 
 @attrs.frozen
 class Queue(Destination):
@@ -49,7 +58,26 @@ class Queue(Destination):
 
 @attrs.frozen
 class Topic(Destination):
-    """A topic: each subscription gets each message."""
+    """A topic: each subscription gets each message.
+
+    ``prices.eu`` is a topic, or one of the tree ``prices``. In what a consumer is opened for, ``*`` stands
+    for one word, and ``#`` at the end for all words that follow: ``prices.*``, ``prices.#``.
+    """
+
+    def __attrs_post_init__(self) -> None:
+        if self.title.split(".")[0] in (ONE, REST):
+            raise ValueError(f"{self.title!r} does not begin with the name of a tree of topics")
+
+    @property
+    def candidates(self) -> list[tuple[str, str]]:
+        """The topic itself, unless it is a pattern, and the trees of which it may be a topic."""
+        name, at, server = self.title.partition("@")
+        words = name.split(".")
+        literal = next((place for place, word in enumerate(words) if word in (ONE, REST)), len(words))
+        roots = [".".join(words[:count]) for count in range(literal, 0, -1)]
+        return [
+            (f"{self.kind.value}:{root}{at}{server}", "" if root == name else name) for root in roots if root
+        ]
 
     @property
     def kind(self) -> Kind:

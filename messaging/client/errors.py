@@ -8,6 +8,7 @@ from ..agents.protocol import Reason, Refused
 __all__ = [
     "ConsumerEnded",
     "DestinationFull",
+    "HeuristicOutcome",
     "InUse",
     "InvalidSelector",
     "MessageRefused",
@@ -15,6 +16,7 @@ __all__ = [
     "MessagingError",
     "NoSuchDestination",
     "NoSuchSubscription",
+    "NoSuchTransaction",
     "NotAllowed",
     "SessionClosed",
     "TransactionRolledBack",
@@ -59,6 +61,14 @@ class MessageTooLarge(MessageRefused, ValueError):
     """The destination does not take a message of this size."""
 
 
+class NoSuchTransaction(MessagingError):
+    """There is no prepared transaction of that identifier."""
+
+
+class HeuristicOutcome(MessagingError):
+    """An administrator has ended the prepared transaction otherwise: what was promised has not happened."""
+
+
 class ConsumerEnded(MessagingError):
     """The destination has ended the consumer: it was deleted, or the right to it was taken away."""
 
@@ -76,6 +86,8 @@ _ERRORS: Final[dict[str, type[MessagingError]]] = {
     Reason.IN_USE: InUse,
     Reason.BAD_SELECTOR: InvalidSelector,
     Reason.NO_SUCH_SUBSCRIPTION: NoSuchSubscription,
+    Reason.NO_SUCH_TRANSACTION: NoSuchTransaction,
+    Reason.HEURISTIC: HeuristicOutcome,
     Reason.FULL: DestinationFull,
     Reason.TOO_LARGE: MessageTooLarge,
 }

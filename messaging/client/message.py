@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from ...agents import ColumnValue, Pack
 from ..agents.protocol import DEFAULT_PRIORITY, PROPERTY_PREFIX, Settlement
 from .bodies import Body, decode_body
-from .destinations import Destination, address_of
+from .destinations import Destination, Topic, address_of
 
 __all__ = ["Message", "Settler"]
 
@@ -60,8 +60,9 @@ class Message:
 
     @property
     def destination(self) -> Destination:
-        """Where it was received from."""
-        return self._settler.destination
+        """The queue or topic to which it was sent; of a tree of topics the one to which it was published."""
+        subject = _text(self._value("subject"))
+        return self._settler.destination if subject is None else Topic(subject)
 
     @property
     def id(self) -> str:

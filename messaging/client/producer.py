@@ -19,7 +19,7 @@ from ..agents.protocol import (
     Rejected,
 )
 from .destinations import Destination
-from .errors import MessageTooLarge, SessionClosed, refusal, rejection
+from .errors import MessageTooLarge, NoSuchDestination, SessionClosed, refusal, rejection
 from .hub import Hub
 from .replies import Reply, complete_all, fail_all
 
@@ -61,6 +61,8 @@ class ProducerCore:
         self._hub = hub
         self._open = False
         self._opening: Waiter | None = None
+        self._candidates: deque[tuple[str, str]] = deque()
+        """Where else the destination may be found."""
         self._unsent: deque[Outgoing] = deque()
         self._unsent_bytes = 0
         self._unconfirmed: deque[tuple[int, Waiter | None]] = deque()
@@ -101,9 +103,20 @@ class ProducerCore:
         """Open the producer at its destination, and complete the waiter with None."""
         self._hub.producers[self.number] = self
         self._opening = opened
-        reply = Reply(self._opened, self.fail, self.destination)
-        request = OpenProducer(self.number)
+        self._candidates.extend(self.destination.candidates)
+        self._open_next()
+
+    def _open_next(self) -> None:
+        self.address, subject = self._candidates.popleft()
+        reply = Reply(self._opened, self._not_opened, self.destination)
+        request = OpenProducer(self.number, subject)
         self._hub.extension.request(self.address, request, reply, (ProducerOpened, Refused))
+
+    def _not_opened(self, error: Exception) -> None:
+        if isinstance(error, NoSuchDestination) and self._candidates:
+            self._open_next()
+        else:
+            self.fail(error)
 
     def _opened(self, answer: Notification) -> None:
         if isinstance(answer, Refused):

@@ -1,7 +1,7 @@
 """What the sessions of all faces have in common: acknowledge modes, arguments of messages, transactions."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -9,7 +9,9 @@ import attrs
 
 from ...agents import ColumnValue, Notification
 from ...client.connection_base import ConnectionBase
-from ...client.pending import Waiter
+from ...client.pending import ReplyTypes, Waiter
+from ..agents.branches import Prepare, Prepared, XidParts
+from ..agents.manager import MANAGER, DeleteTemporary, MakeTemporary, TemporaryMade
 from ..agents.protocol import (
     MAX_PRIORITY,
     PROPERTY_PREFIX,
@@ -24,10 +26,12 @@ from ..agents.protocol import (
     Unsubscribe,
     Unsubscribed,
 )
+from ..agents.settings import Kind
+from .answers import AnswerCore, SendFailure
 from .bodies import Body, encode_body
-from .consumer import ConsumerCore
-from .destinations import Destination, Topic, named
-from .errors import MessagingError, SessionClosed, TransactionRolledBack, refusal
+from .consumer import ConsumerCore, ConsumerOptions
+from .destinations import Destination, Queue, Topic, named
+from .errors import MessagingError, NoSuchDestination, SessionClosed, TransactionRolledBack, refusal
 from .hub import hub_of
 from .message import Message
 from .producer import Outgoing, ProducerCore
@@ -150,6 +154,8 @@ class SessionBase:
         self._lazy_timer = False
         self._producers: dict[str, ProducerCore] = {}
         self._consumers: list[ConsumerCore] = []
+        self._answers: AnswerCore | None = None
+        """The consumer of the answers to requests, once there was one."""
         self._transaction = next(self._hub.transactions) if transacted else 0
 
     # From any thread
@@ -260,6 +266,8 @@ class SessionBase:
         done.set_result(None)
 
     def _unsubscribe(self, topic: Topic, name: str, done: Waiter) -> None:
+        candidates = [address for address, _ in topic.candidates]
+
         def answered(answer: Notification) -> None:
             if done.done():
                 return
@@ -269,12 +277,17 @@ class SessionBase:
                 done.set_result(None)
 
         def failed(error: Exception) -> None:
-            if not done.done():
+            if isinstance(error, NoSuchDestination) and candidates:
+                ask()
+            elif not done.done():
                 done.set_exception(error)
 
-        reply = Reply(answered, failed, topic)
-        request = Unsubscribe(name, self._client_id)
-        self._hub.extension.request(topic.address, request, reply, (Unsubscribed, Refused))
+        def ask() -> None:
+            reply = Reply(answered, failed, topic)
+            request = Unsubscribe(name, self._client_id)
+            self._hub.extension.request(candidates.pop(0), request, reply, (Unsubscribed, Refused))
+
+        ask()
 
     def _browse(self, queue: Destination, after: int, done: Waiter) -> None:
         def answered(answer: Notification) -> None:
@@ -286,6 +299,86 @@ class SessionBase:
 
         reply = Reply(answered, done.set_exception, queue)
         self._hub.extension.request(queue.address, Browse(after), reply, (Browsed, Refused))
+
+    # The manager of messaging
+
+    def _ask_manager(
+        self,
+        request: Notification,
+        types: ReplyTypes,
+        done: Waiter,
+        answered: Callable[[Any], Any],
+        server: str = "",
+    ) -> None:
+        """Ask the manager of a server, "" for that of the connection; complete the waiter with its answer."""
+
+        def reply(answer: Notification) -> None:
+            if done.done():
+                return
+            if isinstance(answer, Refused):
+                done.set_exception(refusal(answer))
+            elif isinstance(answer, RolledBack):
+                done.set_exception(TransactionRolledBack(answer.text))
+            else:
+                done.set_result(answered(answer))
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, NoSuchDestination):
+                where = f"server {server}" if server else "the server"
+                error = NoSuchDestination(f"{where} keeps no queues and topics: declare one in a3servers.xml")
+            if not done.done():
+                done.set_exception(error)
+
+        address = f"{MANAGER}@{server}" if server else MANAGER
+        wait = Reply(reply, failed, Destination(MANAGER))
+        self._hub.extension.request(address, request, wait, (*types, Refused))
+
+    def _make_temporary(self, kind: type[Queue] | type[Topic], server: str, done: Waiter) -> None:
+        def made(answer: Any) -> Destination:
+            return kind(f"{answer.title}@{server}" if server else answer.title)
+
+        request = MakeTemporary((Kind.QUEUE if kind is Queue else Kind.TOPIC).value)
+        self._ask_manager(request, (TemporaryMade,), done, made, server)
+
+    def _delete_temporary(self, destination: Destination) -> None:
+        title, _, server = destination.title.partition("@")
+        manager = f"{MANAGER}@{server}" if server else MANAGER
+        self._hub.extension.post(manager, DeleteTemporary(f"{destination.kind.value}:{title}"))
+
+    def _open_answers(self, queue: Destination, done: Waiter) -> None:
+        """Open the consumer of the answers to requests, once for the session."""
+        settler = Browser(queue)
+        self._answers = AnswerCore(self._hub, queue, settler)
+        self._answers.open(ConsumerOptions(), done)
+
+    def _request_options(self, options: Mapping[str, Any]) -> MessageOptions:
+        """Return the options of a request, which has a new correlation. Raises TypeError."""
+        assert self._answers is not None
+        if "correlation_id" in options or "reply_to" in options:
+            raise TypeError("a request has a correlation_id and a reply_to of its own; leave them out")
+        correlation = self._answers.correlation()
+        return MessageOptions(reply_to=self._answers.destination, correlation_id=correlation, **options)
+
+    def _ask_by_message(
+        self, producer: ProducerCore, body: Body, options: MessageOptions, done: Waiter
+    ) -> None:
+        """Send a request; its answer completes the waiter."""
+        assert self._answers is not None
+        assert options.correlation_id is not None
+        outgoing = self._outgoing(body, options, SendFailure(done))
+        self._answers.expect(options.correlation_id, done)
+        producer.send(outgoing)
+
+    def _forget_request(self, options: MessageOptions) -> None:
+        if self._answers is not None:
+            self._answers.forget(options.correlation_id or "")
+
+    @staticmethod
+    def _reply_options(message: Message, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of an answer to a message. Raises ValueError if it wants none."""
+        if message.reply_to is None:
+            raise ValueError(f"{message!r} wants no answer: it has no reply_to")
+        return {"correlation_id": message.correlation_id or message.id, **options}
 
     # Transactions
 
@@ -301,11 +394,18 @@ class SessionBase:
 
     def _commit(self, done: Waiter) -> None:
         """Commit: everything was queued before. Completes the waiter with None or the failure."""
+        self._when_sent(done, self._send_commit)
+
+    def _when_sent(self, done: Waiter, end: Callable[[int, list[tuple[str, int]], Waiter], None]) -> None:
+        """Begin the end of the transaction, once all of it was sent: `end` gets its number and participants.
+
+        If it cannot be committed, the waiter fails.
+        """
         self._accept_all(self._transaction)
         self._hub.flush()
         waiting = [each for each in self._producers.values() if each.error is None and not each.all_sent]
         if waiting:
-            waiting[0].when_sent(lambda: self._commit(done))
+            waiting[0].when_sent(lambda: self._when_sent(done, end))
             return
         number, parts = self._transaction, self._participants()
         self._transaction = next(self._hub.transactions)
@@ -314,6 +414,9 @@ class SessionBase:
             self._end_transaction(number, parts)
             done.set_exception(TransactionRolledBack(f"the transaction was rolled back: {ended}"))
             return
+        end(number, parts, done)
+
+    def _send_commit(self, number: int, parts: list[tuple[str, int]], done: Waiter) -> None:
         if not parts:
             done.set_result(None)
             return
@@ -334,6 +437,11 @@ class SessionBase:
         reply = Reply(answered, failed, self._destination(first))
         commit = Commit(number, [address for address, _ in parts], [count for _, count in parts])
         self._hub.extension.request(first, commit, reply, (Committed, RolledBack))
+
+    def _send_prepare(self, xid: XidParts, number: int, parts: list[tuple[str, int]], done: Waiter) -> None:
+        """Prepare the transaction. Completes the waiter with whether there is something to commit."""
+        request = Prepare(xid, number, [address for address, _ in parts], [count for _, count in parts])
+        self._ask_manager(request, (Prepared, RolledBack), done, lambda answer: not answer.read_only)
 
     def _destination(self, address: str) -> Destination:
         return next(each.destination for each in self._endpoints() if each.address == address)
@@ -357,7 +465,8 @@ class SessionBase:
 
     def _endpoints(self) -> list[ConsumerCore | ProducerCore]:
         """Return the consumers and producers of the session."""
-        return [*self._consumers, *self._producers.values()]
+        answers = [] if self._answers is None else [self._answers]
+        return [*self._consumers, *answers, *self._producers.values()]
 
 
 class Browser:

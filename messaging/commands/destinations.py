@@ -2,7 +2,7 @@
 
 import secrets
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import attrs
 import click
@@ -10,13 +10,10 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ...agents import Create, Notification, decode, encode
+from ...agents import Create
 from ...server.admin import wire
-from ...server.admin.client import CALL_TIMEOUT_S, ServerAdmin
-from ...server.admin.failures import failure_sentence, missing_agent
 from ...server.cli.agents import agents_of
 from ...server.cli.common import (
-    CommandError,
     WrongArgument,
     admins,
     config_argument,
@@ -31,14 +28,14 @@ from ...server.cli.deploy import deploy
 from ...server.cli.terminal import console
 from ..agents.administered import Describe, Described, Purge, Purged
 from ..agents.destination import Destination
+from ..agents.manager import MANAGER, MessagingManager
 from ..agents.protocol import PROPERTY_PREFIX, Browse, Browsed
 from ..agents.settings import DestinationSettings, FullPolicy, Kind
 from ..client.bodies import decode_body
+from .asking import ask, asked
 
 __all__ = ["queue", "topic"]
 
-N = TypeVar("N", bound=Notification)
-REPLY_S: Final = 10.0
 SHOWN_CHARS: Final = 200
 """Characters of a body that `browse` shows."""
 _SUBSCRIPTION: Final = (
@@ -50,6 +47,12 @@ _SUBSCRIPTION: Final = (
     "in hand",
     "consumers",
 )
+_FLAGS: Final = {
+    Kind.QUEUE: click.option("--last-value", is_flag=True, help="A message replaces the one with its key."),
+    Kind.TOPIC: click.option(
+        "--tree", is_flag=True, help="It has all topics that begin with NAME and a dot."
+    ),
+}
 _POLICIES: Final = [each.value for each in FullPolicy]
 _STATUS: Final = "Exit status: 0, or 1 if there is no such destination or no master answers."
 
@@ -62,39 +65,6 @@ def queue() -> None:
 @click.group(no_args_is_help=True)
 def topic() -> None:
     """Make, list, show and purge topics."""
-
-
-def _ask(
-    path: Path, server: str, address: str, request: Notification, expected: type[N], timeout_s: float
-) -> N:
-    """Ask a destination, and return its answer. What goes wrong ends the command with a sentence."""
-    with reported_errors():
-        (admin,) = admins(read_config(path), server)
-        return _asked(path, admin, address, request, expected, timeout_s)
-
-
-def _asked(
-    path: Path, admin: ServerAdmin, address: str, request: Notification, expected: type[N], timeout_s: float
-) -> N:
-    reply = admin.ask_master(
-        wire.Request(address, request.type_name, encode(request), min(REPLY_S, timeout_s)),
-        wire.Reply,
-        repeatable=True,
-        timeout_s=min(REPLY_S, timeout_s) + CALL_TIMEOUT_S,
-        master_timeout_s=timeout_s,
-        total_timeout_s=timeout_s,
-    )
-    if reply.type == expected.type_name:
-        return decode(expected, reply.payload)
-    kind, _, title = address.partition(":")
-    if missing_agent(reply.type, reply.payload) is not None:
-        raise CommandError(
-            f"Server {admin.server.name} has no {kind} {title}; list what it has with: quorate {kind} list "
-            f"{path} --server {admin.server.name}"
-        )
-    raise CommandError(
-        failure_sentence(reply.type, reply.payload) or f"{kind} {title} answered {reply.type}."
-    )
 
 
 def _list(kind: Kind) -> click.Command:
@@ -111,7 +81,7 @@ def _list(kind: Kind) -> click.Command:
             (admin,) = admins(read_config(config), server)
             wanted = wire.Agents(anywhere=False, name=f"{kind.value}:*")
             rows = agents_of(admin, None, wanted, limit, master_timeout_s)
-            found = [_asked(config, admin, row.name, Describe(), Described, master_timeout_s) for row in rows]
+            found = [asked(config, admin, row.name, Describe(), Described, master_timeout_s) for row in rows]
         if as_json:
             click.echo(json_text({f"{kind.value}s": [_object(each) for each in found]}))
             return
@@ -143,7 +113,7 @@ def _show(kind: Kind) -> click.Command:
     @master_timeout_option
     @json_option
     def command(config: Path, server: str, name: str, master_timeout_s: float, as_json: bool) -> None:
-        found = _ask(config, server, f"{kind.value}:{name}", Describe(), Described, master_timeout_s)
+        found = ask(config, server, f"{kind.value}:{name}", Describe(), Described, master_timeout_s)
         if as_json:
             click.echo(json_text(_object(found)))
             return
@@ -155,6 +125,7 @@ def _show(kind: Kind) -> click.Command:
             for title in (
                 "subscription",
                 "client id",
+                "topics",
                 "selector",
                 "durable",
                 "waiting",
@@ -166,6 +137,7 @@ def _show(kind: Kind) -> click.Command:
                 cells = (
                     each.name or "-",
                     each.client_id or "-",
+                    each.pattern or "-",
                     each.selector or "-",
                     "yes" if each.durable else "no",
                 )
@@ -192,7 +164,7 @@ def _browse() -> click.Command:
             after = 0
             while len(found) < limit:
                 request = Browse(after)
-                pack = _asked(config, admin, f"queue:{name}", request, Browsed, master_timeout_s).pack
+                pack = asked(config, admin, f"queue:{name}", request, Browsed, master_timeout_s).pack
                 for index, number in enumerate(pack.column("number")):
                     found.append({"number": number, **_message(pack, index)})
                 if not len(pack):
@@ -241,7 +213,7 @@ def _purge(kind: Kind) -> click.Command:
         with reported_errors():
             (admin,) = admins(read_config(config), server)
             while True:
-                done = _asked(config, admin, f"{kind.value}:{name}", Purge(), Purged, master_timeout_s)
+                done = asked(config, admin, f"{kind.value}:{name}", Purge(), Purged, master_timeout_s)
                 dropped += done.dropped
                 if not done.left or not done.dropped:
                     break
@@ -263,6 +235,7 @@ def _create(kind: Kind) -> click.Command:
     )
     @click.option("--max-deliveries", type=click.IntRange(0), help="Deliveries before a message is dead.")
     @click.option("--dead-queue", metavar="NAME", help="The queue for dead messages.")
+    @_FLAGS[kind]
     @master_timeout_option
     def command(config: Path, server: str, name: str, master_timeout_s: float, **options: Any) -> None:
         given = {key: value for key, value in options.items() if value is not None}
@@ -276,9 +249,12 @@ def _create(kind: Kind) -> click.Command:
         create = Create(
             location, f"{kind.value}:{name}", msgspec.msgpack.encode(state), None, secrets.token_hex(16)
         )
+        location = f"{MessagingManager.__module__}:{MessagingManager.__qualname__}"
+        manager = Create(location, MANAGER, b"", None, MANAGER, once=True)
         with reported_errors():
             (admin,) = admins(read_config(config), server)
             click.echo(deploy(admin, create, master_timeout_s))
+            deploy(admin, manager, master_timeout_s)
 
     return command
 

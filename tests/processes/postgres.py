@@ -37,8 +37,8 @@ def account() -> "pwd.struct_passwd | None":
 
 
 @contextlib.contextmanager
-def running() -> Iterator[str]:
-    """Start a server, and stop it at the end; gives the address of its database."""
+def running(*settings: str) -> Iterator[str]:
+    """Start a server with these settings, and stop it at the end; gives the address of its database."""
     # Not below the directory of the test: the user of the server may not look into that.
     place = Path(tempfile.mkdtemp(prefix="quorate-postgres-"))
     owner = account() if os.getuid() == 0 else None
@@ -59,6 +59,7 @@ def running() -> Iterator[str]:
         )
 
     options = f"-p {port} -k {place} -c listen_addresses=localhost -c fsync=off"
+    options = " ".join([options, *(f"-c {each}" for each in settings)])
     try:
         run("initdb", "-D", data, "-A", "trust", "-U", "postgres", "--no-sync")
         run("pg_ctl", "-D", data, "-o", options, "-l", place / "log", "-w", "start")

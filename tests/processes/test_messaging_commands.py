@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from quorate import Servers
 from quorate.__main__ import cli
-from quorate.messaging import Session, Topic
+from quorate.messaging import HeuristicOutcome, Session, Topic, XASession
 
 from .running import BOUND_S
 
@@ -74,7 +74,7 @@ def test_a_topic_shows_its_subscriptions(site: tuple[Servers, Path]) -> None:
         session.send(Topic("prices"), "x", properties={"n": 5})
         lines = _run(site, "topic", "show", "prices").output.splitlines()
     assert lines[0].split() == ["kind", "topic"]
-    assert lines[-1].split() == ["audit", "me", "n", ">", "1", "yes", "0", "1", "1"]
+    assert lines[-1].split() == ["audit", "me", "-", "n", ">", "1", "yes", "0", "1", "1"]
     assert [each["title"] for each in _listed(site, "topic")] == ["prices"]
 
 
@@ -90,3 +90,30 @@ def test_a_name_that_cannot_be_is_refused(site: tuple[Servers, Path]) -> None:
     shown = _run(site, "queue", "create", "a@b")
     assert shown.exit_code == 2
     assert "'a@b' cannot be the name of a queue" in shown.output
+
+
+def test_a_transaction_in_doubt_is_listed_and_ended_by_hand(site: tuple[Servers, Path]) -> None:
+    with site[0].connect("s0") as connection, XASession(connection, timeout=BOUND_S) as session:
+        for name in ("one", "two"):
+            session.tpc_begin(session.xid(1, name, "messages"))
+            session.send("orders", name)
+            assert session.tpc_prepare()
+            session._xid = None
+        listed = json.loads(_run(site, "xa", "list", "--json").output)["transactions"]
+        assert [(each["transaction"], each["state"]) for each in listed] == [
+            ("one", "in doubt"),
+            ("two", "in doubt"),
+        ]
+        assert "rolled back" in _run(site, "xa", "rollback", "one", "messages").output
+        with pytest.raises(HeuristicOutcome, match="was rolled back by an administrator"):
+            session.tpc_commit(session.xid(1, "one", "messages"))
+        assert "rolled back by an administrator" in _run(site, "xa", "list").output
+        assert "is forgotten" in _run(site, "xa", "forget", "one", "messages").output
+        assert "committed" in _run(site, "xa", "commit", "two", "messages").output
+        session.tpc_forget(session.xid(1, "two", "messages"))
+        assert session.tpc_recover() == []
+        with session.consumer("orders", timeout_s=BOUND_S) as consumer:
+            assert consumer.receive().body == "two"
+        session.commit()
+    missing = _run(site, "xa", "commit", "three")
+    assert (missing.exit_code, missing.stderr) == (1, "quorate: There is no prepared transaction 1/three/.\n")

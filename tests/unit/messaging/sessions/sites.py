@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 from quorate.messaging import AsyncSession
 from quorate.messaging.agents.destination import Destination
+from quorate.messaging.agents.manager import MANAGER, MessagingManager
 from quorate.messaging.agents.settings import DestinationSettings
 from quorate.testing import SimulatedCluster
 from quorate.testing.servers.simulated_client import SimulatedClient
@@ -20,6 +21,7 @@ class Site:
     def __init__(self, seed: int = 0, *queues: str, topics: tuple[str, ...] = (), **settings: Any) -> None:
         # The guard takes most of the time of such runs; units of the destination have it.
         self.cluster = SimulatedCluster(seed=seed, guard=False)
+        self.cluster.create(MessagingManager, name=MANAGER)
         made = DestinationSettings(**settings)
         for kind, titles in (("queue", queues), ("topic", topics)):
             for title in titles:

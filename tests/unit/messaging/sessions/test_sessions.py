@@ -420,3 +420,34 @@ def test_a_queue_is_browsed_without_taking_anything(site: Site) -> None:
 
     client.run(main())
     assert site.cluster.state("queue:browsed").depth == 1200
+
+
+def test_topics_of_a_tree_are_found_and_subscribed_by_patterns(site: Site) -> None:
+    made = DestinationSettings(tree=True)
+    site.cluster.create(Destination, name="topic:weather", kind="topic", title="weather", settings=made)
+    client = site.client()
+
+    async def main() -> list[tuple[str, Any]]:
+        async with AsyncSession(client.connection, client_id="c") as session:
+            consumer = session.consumer(Topic("weather.*.rain"), timeout_s=1)
+            audit = session.consumer(Topic("weather.#"), durable="audit")
+            async with consumer, audit:
+                await session.send(Topic("weather.paris.rain"), "a")
+                await session.send(Topic("weather.rome.sun"), "b")
+                await session.send(Topic("weather"), "c")
+                found = [(each.destination.title, each.body) async for each in consumer]
+                found += [("audit", (await audit.receive()).body) for _ in range(3)]
+            await session.unsubscribe(Topic("weather.#"), "audit")
+            with pytest.raises(MessagingError, match="is a pattern"):
+                await session.send(Topic("weather.*"), "d")
+            with pytest.raises(NoSuchDestination, match=r"topic wind\.north"):
+                await session.send(Topic("wind.north"), "e")
+            return found
+
+    found = client.run(main())
+    assert found == [("weather.paris.rain", "a"), ("audit", "a"), ("audit", "b"), ("audit", "c")]
+
+
+def test_a_pattern_begins_with_the_name_of_a_tree() -> None:
+    with pytest.raises(ValueError, match="does not begin with the name of a tree"):
+        Topic("*.rain")

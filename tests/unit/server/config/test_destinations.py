@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from quorate.messaging.agents.destination import Destination
+from quorate.messaging.agents.manager import MANAGER, MessagingManager
 from quorate.server.config import Config
 
 from .config_texts import cluster, one
@@ -17,7 +18,7 @@ CLASS = "quorate.messaging.agents.destination:Destination"
 
 def test_queues_and_topics_are_declared_agents(good: Good) -> None:
     orders = '<queue name="orders" max_messages="5" full="reject" redelivery_multiplier="1.5"/>'
-    queue, topic = good(cluster(extra=orders + '<topic name="prices.eu"/>')).servers[0].agents
+    queue, topic, manager = good(cluster(extra=orders + '<topic name="prices.eu"/>')).servers[0].agents
     assert (queue.class_name, queue.name) == (CLASS, "queue:orders")
     assert json.loads(queue.state) == {
         "kind": "queue",
@@ -25,6 +26,8 @@ def test_queues_and_topics_are_declared_agents(good: Good) -> None:
         "settings": {"max_messages": 5, "full": "reject", "redelivery_multiplier": 1.5},
     }
     assert (topic.name, json.loads(topic.state)["kind"]) == ("topic:prices.eu", "topic")
+    assert manager.name == MANAGER
+    assert manager.class_name == f"{MessagingManager.__module__}:{MessagingManager.__qualname__}"
     assert f"{Destination.__module__}:{Destination.__qualname__}" == CLASS
 
 
