@@ -7,13 +7,30 @@ from .consuming import Consuming
 from .destination_base import count_of, described
 from .protocol import Browse, Browsed, Reason
 from .ranges import Range
+from .settings import Kind
 from .subscription import Subscription
+from .transactions import AskVote, Commitment, Moved, Staged, transaction_key
 
-__all__ = ["Administered", "Describe", "Described", "Purge", "Purged", "SubscriptionState"]
+__all__ = [
+    "Administered",
+    "DeliveryPaused",
+    "Describe",
+    "Described",
+    "Move",
+    "MoveIn",
+    "PauseDelivery",
+    "Purge",
+    "Purged",
+    "SubscriptionState",
+]
 
 BROWSED_MESSAGES = 500
 BROWSED_BYTES = 256 * 1024
 """One answer to `Browse` has at most so much, but always one message if there is one."""
+MOVED_MESSAGES = 1000
+"""Messages that one `Move` moves at most."""
+FORGOTTEN = frozenset(("dead_reason", "dead_origin", "dead_time", "dead_hops", "duplicate", "expires", "due"))
+"""Columns that a message does not keep when it is moved."""
 PURGED_MESSAGES = 10_000
 """Messages that one `Purge` drops at most."""
 
@@ -61,6 +78,8 @@ class Described(Notification, name="quorate.message.described"):
     accepted: int
     dead: int
     subscriptions: list[SubscriptionState]
+    paused: bool = False
+    replaced: int = 0
 
 
 @attrs.frozen
@@ -74,6 +93,42 @@ class Purged(Notification, name="quorate.message.purged"):
 
     dropped: int
     left: int
+
+
+@attrs.frozen
+class PauseDelivery(Notification, name="quorate.message.pause-delivery"):
+    """Order of an administrator: give nothing to consumers, or go on. Answered with `DeliveryPaused`."""
+
+    paused: bool
+
+
+@attrs.frozen
+class DeliveryPaused(Notification, name="quorate.message.delivery-paused"):
+    """Answer to `PauseDelivery`."""
+
+    paused: bool
+    waiting: int
+    """Messages that no consumer has."""
+
+
+@attrs.frozen
+class Move(Notification, name="quorate.message.move"):
+    """Order of an administrator to move messages that no consumer has to another queue, the oldest first.
+
+    Answered with `Moved`, which may have moved fewer; ask again until it is none. Or with `Refused`.
+    """
+
+    to: str
+    """The address of the other queue."""
+    most: int
+
+
+@attrs.frozen
+class MoveIn(Notification, name="quorate.message.move-in"):
+    """Messages that another queue moves here, in a transaction of its own."""
+
+    transaction: int
+    pack: Pack
 
 
 @attrs.define
@@ -111,6 +166,8 @@ class Administered(Consuming):
             self.accepted,
             self.dead,
             states,
+            self.paused,
+            self.replaced,
         )
         ctx.send(ctx.reply_to, answer)
 
@@ -128,6 +185,67 @@ class Administered(Consuming):
         waiting = sum([each.waiting for each in self.subscriptions.values()])
         ctx.send(ctx.reply_to, Purged(PURGED_MESSAGES - left, waiting))
         self._later(ctx)
+
+    @reacts
+    def pause_delivery(self, ctx: Context, note: PauseDelivery) -> None:
+        """Stop giving messages to consumers, or go on. Producers are not concerned."""
+        self._check_administrator(ctx, "pause")
+        self.paused = note.paused
+        waiting = sum([each.waiting for each in self.subscriptions.values()])
+        ctx.send(ctx.reply_to, DeliveryPaused(note.paused, waiting))
+        self._later(ctx)
+
+    def _check_administrator(self, ctx: Context, does: str) -> None:
+        if ctx.sender.stamp >= FIRST_FREE_STAMP:
+            raise PermissionError(f"only administrators {does} {self.kind} {self.title}")
+
+    @reacts
+    def move(self, ctx: Context, note: Move) -> None:
+        """Move messages to another queue: all of them are there afterwards, or all of them here."""
+        self._check_administrator(ctx, "move")
+        subscription = self.subscriptions.get("")
+        if subscription is None or not note.to.startswith(f"{Kind.QUEUE.value}:"):
+            self._refuse(ctx, Reason.BAD_REQUEST, "messages are moved from one queue to another one")
+            return
+        if note.to == f"{self.kind}:{self.title}":
+            self._refuse(ctx, Reason.BAD_REQUEST, f"queue {self.title} cannot move messages to itself")
+            return
+        self.moves += 1
+        staged = Staged(ctx.agent, self.moves, parts=1, seen=False)
+        parts: list[Pack] = []
+        left, left_bytes = min(note.most, MOVED_MESSAGES), BROWSED_BYTES
+        while left > 0 and left_bytes > 0 and (oldest := subscription.oldest(left)):
+            found = [each for first, end in oldest for each in subscription.remove(self.log, first, end)]
+            parts += [pack for _, pack in self.log.read(found)]
+            staged.lock("", found)
+            subscription.hold(found)
+            left -= count_of(found)
+            left_bytes -= sum([len(pack.data) for pack in parts[-len(found) :]])
+        if not parts:
+            ctx.send(ctx.reply_to, Moved(0))
+            return
+        pack = Pack.joined(parts)
+        pack = pack.with_columns(**dict.fromkeys(FORGOTTEN & pack.columns.keys()))
+        key = transaction_key(ctx.agent, self.moves)
+        addresses = [f"{self.kind}:{self.title}", note.to]
+        self.staged[key] = staged
+        self.commitments[key] = Commitment(
+            ctx.agent, self.moves, ctx.reply_to, addresses, len(addresses), moved=len(pack)
+        )
+        ctx.send(note.to, MoveIn(self.moves, pack))
+        for address in addresses:
+            ctx.send(address, AskVote(ctx.agent, self.moves, 1))
+
+    @reacts
+    def move_in(self, ctx: Context, note: MoveIn) -> None:
+        """Stage messages that another queue moves here."""
+        self._check_destination(ctx)
+        staged = self._stage(ctx.sender, note.transaction)
+        if self.kind == Kind.QUEUE:
+            staged.stage(note.pack)
+        else:
+            staged.refuse(f"{self.title} is a topic")
+        self._part(ctx, staged)
 
     @reacts
     def browse(self, ctx: Context, note: Browse) -> None:

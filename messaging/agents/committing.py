@@ -4,7 +4,7 @@ import attrs
 
 from ...agents import FIRST_CONNECTION_STAMP, AgentId, Context, reacts
 from .destination_base import DestinationBase
-from .protocol import Commit, Committed, Reason, Rollback, RolledBack
+from .protocol import Commit, Reason, Rollback, RolledBack
 from .settings import FullPolicy
 from .transactions import AskVote, Commitment, Decide, Staged, Vote, transaction_key
 
@@ -81,9 +81,7 @@ class Committing(DestinationBase):
         agreed = not commitment.refusal
         for address in commitment.destinations:
             ctx.send(address, Decide(commitment.client, commitment.transaction, agreed))
-        number, text = commitment.transaction, f"the transaction was rolled back: {commitment.refusal}"
-        answer = Committed(number) if agreed else RolledBack(number, Reason.REJECTED, text)
-        ctx.send(commitment.answer, answer)
+        ctx.send(commitment.answer, commitment.outcome(agreed=agreed))
 
     @reacts
     def decide(self, ctx: Context, note: Decide) -> None:
@@ -101,7 +99,7 @@ class Committing(DestinationBase):
                 self.accepted += locked.count
                 self._done(subscription, list(locked))
             else:
-                self._give_back(ctx, subscription, list(locked), seen=True)
+                self._give_back(ctx, subscription, list(locked), seen=staged.seen)
             self._leave_subscription(place)
         for pack in staged.packs if commit else ():
             fresh = (

@@ -4,7 +4,7 @@ import attrs
 
 from ...agents import AgentId, Context, ExceptionNotification, Notification, Pack, UnknownAgent, reacts
 from ...agents.proxy import ConnectionEnded
-from .administered import Administered
+from .administered import Administered, MoveIn
 from .destination_base import Dispatch, described
 from .protocol import Deliver, Reason
 from .transactions import AskVote
@@ -39,7 +39,8 @@ class Destination(Administered, name="quorate.destination"):
             for key in waiting:
                 self._voted(ctx, key, f"there is no {note.agent.replace(':', ' ', 1)}")
         elif isinstance(note, UnknownAgent):
-            ctx.log(f"{self.kind} {self.title}: there is no {note.agent}; what was for it is lost")
+            if note.type != MoveIn.type_name:
+                ctx.log(f"{self.kind} {self.title}: there is no {note.agent}; what was for it is lost")
         else:
             ctx.log(f"{self.kind} {self.title}: {note.agent} failed on {note.type}: {note.message}")
 
@@ -68,7 +69,7 @@ class Destination(Administered, name="quorate.destination"):
             expired = subscription.wake(self.log, now_ms)
             if expired:
                 self._kill(ctx, subscription, expired, Reason.EXPIRED)
-            if subscription.consumers and subscription.waiting:
+            if subscription.consumers and subscription.waiting and not self.paused:
                 for consumer, ranges in subscription.dispatch(self.log):
                     parts = [described(subscription, *each) for each in self.log.read(ranges)]
                     pack = Pack.joined(parts)

@@ -63,6 +63,10 @@ class DestinationBase(Agent):
     """Messages that were accepted, in all, by each subscription."""
     dead: int = 0
     """Messages that went to the dead message queue or were dropped, in all."""
+    paused: bool = False
+    """An administrator has stopped the delivery to consumers."""
+    moves: int = 0
+    """How often messages were moved from here to another queue."""
     replaced: int = 0
     """Messages of a last-value queue that a later one has replaced, in all."""
     keys: dict[str, int] = attrs.field(factory=dict[str, int])

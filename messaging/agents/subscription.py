@@ -394,6 +394,10 @@ class Subscription:
             self.let_go(log, found)
         return found
 
+    def hold(self, ranges: list[Range]) -> None:
+        """Learn that these messages, which were removed, are in the hands of a transaction."""
+        self.in_hand += sum([end - first for first, end in ranges])
+
     def let_go(self, log: MessageLog, ranges: list[Range]) -> None:
         """Learn that these messages, which the log still has, are not in hand any more."""
         self.in_hand -= sum([end - first for first, end in ranges])

@@ -12,9 +12,10 @@ from typing import Final
 import attrs
 
 from ...agents import AgentId, Notification, Pack, ReplyTo
+from .protocol import Committed, Reason, Refused, RolledBack
 from .ranges import Ranges
 
-__all__ = ["AskVote", "Commitment", "Decide", "Staged", "Vote", "transaction_key"]
+__all__ = ["AskVote", "Commitment", "Decide", "Moved", "Staged", "Vote", "transaction_key"]
 
 MAX_STAGED_BYTES: Final = 64 * 1024 * 1024
 MAX_LOCKS: Final = 10_000
@@ -50,6 +51,13 @@ class Decide(Notification, name="quorate.message.decide"):
     commit: bool
 
 
+@attrs.frozen
+class Moved(Notification, name="quorate.message.moved"):
+    """Answer to the order of an administrator to move messages: so many were moved."""
+
+    count: int
+
+
 def transaction_key(client: AgentId, transaction: int) -> str:
     """Return the key of a transaction."""
     return f"{client} {transaction}"
@@ -76,6 +84,8 @@ class Staged:
     """How many notifications of it must have arrived before the vote."""
     voted: bool = False
     """It can be committed, and waits for the decision."""
+    seen: bool = True
+    """Whether messages that it has accepted count as seen if it is rolled back."""
 
     def stage(self, pack: Pack) -> None:
         """Add messages that are to be published."""
@@ -114,3 +124,13 @@ class Commitment:
     waiting: int
     """Votes that have not come."""
     refusal: str = ""
+    moved: int = -1
+    """Of messages that an administrator moves: how many they are."""
+
+    def outcome(self, *, agreed: bool) -> Notification:
+        """Return the answer to who has asked for it."""
+        if self.moved >= 0:
+            text = f"nothing was moved: {self.refusal}"
+            return Moved(self.moved) if agreed else Refused(Reason.REJECTED, text)
+        text = f"the transaction was rolled back: {self.refusal}"
+        return Committed(self.transaction) if agreed else RolledBack(self.transaction, Reason.REJECTED, text)

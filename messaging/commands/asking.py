@@ -27,13 +27,23 @@ def ask(
 
 
 def asked(
-    path: Path, admin: ServerAdmin, address: str, request: Notification, expected: type[N], timeout_s: float
+    path: Path,
+    admin: ServerAdmin,
+    address: str,
+    request: Notification,
+    expected: type[N],
+    timeout_s: float,
+    *,
+    repeatable: bool = True,
 ) -> N:
-    """Ask an agent of messaging, and return its answer. Raises CommandError."""
+    """Ask an agent of messaging, and return its answer. Raises CommandError.
+
+    repeatable: asking twice does no harm, so that a request without an answer is sent again.
+    """
     reply = admin.ask_master(
         wire.Request(address, request.type_name, encode(request), min(REPLY_S, timeout_s)),
         wire.Reply,
-        repeatable=True,
+        repeatable=repeatable,
         timeout_s=min(REPLY_S, timeout_s) + CALL_TIMEOUT_S,
         master_timeout_s=timeout_s,
         total_timeout_s=timeout_s,

@@ -1,4 +1,4 @@
-"""`quorate queue` and `quorate topic`: make, list, show, browse and purge destinations."""
+"""`quorate queue` and `quorate topic`: make, list, show, browse, move, pause and purge destinations."""
 
 import secrets
 from pathlib import Path
@@ -26,11 +26,20 @@ from ...server.cli.common import (
 )
 from ...server.cli.deploy import deploy
 from ...server.cli.terminal import console
-from ..agents.administered import Describe, Described, Purge, Purged
+from ..agents.administered import (
+    DeliveryPaused,
+    Describe,
+    Described,
+    Move,
+    PauseDelivery,
+    Purge,
+    Purged,
+)
 from ..agents.destination import Destination
 from ..agents.manager import MANAGER, MessagingManager
 from ..agents.protocol import PROPERTY_PREFIX, Browse, Browsed
 from ..agents.settings import DestinationSettings, FullPolicy, Kind
+from ..agents.transactions import Moved
 from ..client.bodies import decode_body
 from .asking import ask, asked
 
@@ -59,12 +68,12 @@ _STATUS: Final = "Exit status: 0, or 1 if there is no such destination or no mas
 
 @click.group(no_args_is_help=True)
 def queue() -> None:
-    """Make, list, show, browse and purge queues."""
+    """Make, list, show, browse, pause and purge queues, and move their messages."""
 
 
 @click.group(no_args_is_help=True)
 def topic() -> None:
-    """Make, list, show and purge topics."""
+    """Make, list, show, pause and purge topics."""
 
 
 def _list(kind: Kind) -> click.Command:
@@ -259,7 +268,47 @@ def _create(kind: Kind) -> click.Command:
     return command
 
 
+def _pausing(kind: Kind, verb: str, paused: bool, does: str) -> click.Command:
+    @click.command(verb, help=f"{does} of a {kind.value}.", epilog=_STATUS)
+    @config_argument
+    @server_option
+    @click.argument("name")
+    @master_timeout_option
+    def command(config: Path, server: str, name: str, master_timeout_s: float) -> None:
+        request = PauseDelivery(paused)
+        done = ask(config, server, f"{kind.value}:{name}", request, DeliveryPaused, master_timeout_s)
+        state = "is paused" if paused else "goes on"
+        click.echo(f"{kind.value} {name} {state}; {done.waiting} messages wait.")
+
+    return command
+
+
+@queue.command("move", epilog=_STATUS)
+@config_argument
+@server_option
+@click.argument("name")
+@click.argument("to")
+@click.option(
+    "--limit", type=click.IntRange(1), default=1_000_000_000, help="How many at most; all unless given."
+)
+@master_timeout_option
+def move(config: Path, server: str, name: str, to: str, limit: int, master_timeout_s: float) -> None:
+    """Move messages that no consumer has to another queue, the oldest first: dead ones back to work, say."""
+    moved = 0
+    with reported_errors():
+        (admin,) = admins(read_config(config), server)
+        while moved < limit:
+            request = Move(f"queue:{to}", min(limit - moved, 1000))
+            done = asked(config, admin, f"queue:{name}", request, Moved, master_timeout_s, repeatable=False)
+            moved += done.count
+            if not done.count:
+                break
+    click.echo(f"{moved} messages were moved.")
+
+
 for _group, _kind in ((queue, Kind.QUEUE), (topic, Kind.TOPIC)):
     for _make in (_list, _show, _purge, _create):
         _group.add_command(_make(_kind))
+    _group.add_command(_pausing(_kind, "pause", True, "Stop the delivery to consumers"))
+    _group.add_command(_pausing(_kind, "resume", False, "Go on with the delivery to consumers"))
 queue.add_command(_browse())

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from quorate import Servers
+from quorate import RequestTimeout, Servers
 from quorate.__main__ import cli
 from quorate.messaging import HeuristicOutcome, Session, Topic, XASession
 
@@ -117,3 +117,21 @@ def test_a_transaction_in_doubt_is_listed_and_ended_by_hand(site: tuple[Servers,
         session.commit()
     missing = _run(site, "xa", "commit", "three")
     assert (missing.exit_code, missing.stderr) == (1, "quorate: There is no prepared transaction 1/three/.\n")
+
+
+def test_a_queue_is_paused_resumed_and_its_messages_are_moved(site: tuple[Servers, Path]) -> None:
+    _run(site, "queue", "create", "dead")
+    with site[0].connect("s0") as connection, Session(connection, timeout=BOUND_S) as session:
+        for number in range(5):
+            session.send("dead", number.to_bytes())
+        assert _run(site, "queue", "pause", "dead").output == "queue dead is paused; 5 messages wait.\n"
+        with session.consumer("dead") as consumer:
+            with pytest.raises(RequestTimeout):
+                consumer.receive(0.5)
+            assert _run(site, "queue", "move", "dead", "bills", "--limit", "2").output == (
+                "2 messages were moved.\n"
+            )
+            assert "goes on; 3 messages wait" in _run(site, "queue", "resume", "dead").output
+            assert consumer.receive().data == b"\x02"
+    missing = _run(site, "queue", "move", "dead", "nowhere")
+    assert (missing.exit_code, "there is no queue nowhere" in missing.stderr) == (1, True)

@@ -2,10 +2,20 @@
 
 import pytest
 
-from quorate import ExceptionNotification
+from quorate import ExceptionNotification, Notification
+from quorate.agents import Note, encode, outside
 from quorate.messaging.agents import administered
-from quorate.messaging.agents.administered import Describe, Described, Purge, Purged
+from quorate.messaging.agents.administered import (
+    DeliveryPaused,
+    Describe,
+    Described,
+    Move,
+    PauseDelivery,
+    Purge,
+    Purged,
+)
 from quorate.messaging.agents.protocol import Browse, Browsed, Refused, Settlement
+from quorate.messaging.agents.transactions import Moved
 
 from .clients import Client, Site
 
@@ -111,3 +121,63 @@ def test_a_topic_is_not_browsed(site: Site, client: Client) -> None:
     topic = site.topic()
     (refused,) = (each for each in client.tell(topic, Browse()) if isinstance(each, Refused))
     assert "prices is a topic" in refused.text
+
+
+def _administer(site: Site, address: str, request: Notification) -> Notification:
+    effects = site.harness.post(Note(address, outside(0), request.type_name, encode(request), 9))
+    site.advance(0)
+    (answer,) = site.harness.decoded(effects.replies)
+    return answer
+
+
+def test_a_paused_queue_takes_messages_and_delivers_none_until_it_goes_on(site: Site) -> None:
+    queue, client = site.queue(), site.client()
+    client.consume(queue)
+    assert _administer(site, queue, PauseDelivery(True)) == DeliveryPaused(True, 0)
+    client.publish(queue, "a")
+    assert client.texts() == []
+    assert _administer(site, queue, PauseDelivery(False)) == DeliveryPaused(False, 1)
+    assert client.texts() == ["a"]
+
+
+def test_messages_are_moved_to_another_queue_with_what_belongs_to_them(site: Site) -> None:
+    dead, orders, client = site.queue("dead"), site.queue("orders"), site.client()
+    client.publish(dead, "a", "b", "c", priority=7, dead_reason="expired", **{".colour": "red"})
+    assert _administer(site, dead, Move(orders, 2)) == Moved(2)
+    assert (site.depth(dead), site.depth(orders)) == (1, 2)
+    (browsed,) = [each for each in client.tell(orders, Browse()) if isinstance(each, Browsed)]
+    assert browsed.pack.bodies() == [b"a", b"b"]
+    columns = (browsed.pack.value(name, 0) for name in ("priority", ".colour", "dead_reason"))
+    assert list(columns) == [7, "red", None]
+    assert _administer(site, dead, Move(orders, 9)) == Moved(1)
+    assert _administer(site, dead, Move(orders, 9)) == Moved(0)
+    assert not site.agent(dead).staged
+
+
+@pytest.mark.parametrize(
+    ("to", "why"),
+    [
+        ("queue:gone", "there is no queue gone"),
+        ("queue:full", "is full"),
+        ("topic:news", "from one queue to another"),
+        ("queue:dead", "to itself"),
+    ],
+)
+def test_what_cannot_be_moved_stays_uncounted(site: Site, to: str, why: str) -> None:
+    dead, client = site.queue("dead"), site.client()
+    site.queue("full", max_messages=1, full="reject")
+    client.publish("queue:full", "there")
+    client.publish(dead, "a")
+    refused = _administer(site, dead, Move(to, 9))
+    assert isinstance(refused, Refused)
+    assert why in refused.text
+    client.consume(dead)
+    assert client.messages() == [("a", 1, 0)]
+
+
+def test_clients_do_not_move_or_pause(site: Site) -> None:
+    queue, client = site.queue(), site.client()
+    for request in (Move("queue:other", 1), PauseDelivery(True)):
+        (failure,) = client.tell(queue, request)
+        assert isinstance(failure, ExceptionNotification)
+        assert "only administrators" in failure.message
