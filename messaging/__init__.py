@@ -25,6 +25,7 @@ from .client.errors import (
     TransactionRolledBack,
 )
 from .client.message import Message
+from .client.outbox import Inbox, Outbox
 from .client.session_base import Ack, MessageOptions
 from .client.xa import XASession, Xid
 
@@ -42,6 +43,7 @@ __all__ = [
     "DestinationFull",
     "HeuristicOutcome",
     "InUse",
+    "Inbox",
     "InvalidSelector",
     "Message",
     "MessageOptions",
@@ -52,6 +54,7 @@ __all__ = [
     "NoSuchSubscription",
     "NoSuchTransaction",
     "NotAllowed",
+    "Outbox",
     "Producer",
     "Queue",
     "Recovered",

@@ -11,7 +11,7 @@ missing      bytes                         as they are
 ===========  ============================  =======================================================
 """
 
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -19,7 +19,15 @@ from ...agents import Notification, known_type, read
 from ...agents.nesting import TOO_DEEP, nested_too_deep
 from ...agents.notification import encode
 
-__all__ = ["Body", "decode_body", "encode_body"]
+__all__ = ["Body", "Encoded", "decode_body", "encode_body"]
+
+
+class Encoded(NamedTuple):
+    """A body that is encoded already."""
+
+    encoding: str | None
+    data: bytes
+
 
 Body = bytes | str | dict[str, Any] | list[Any] | Notification
 """What a message may carry. Values in a dict or list: numbers, text, bytes, bools, None, dates, and these."""
@@ -32,8 +40,10 @@ _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder[Any]()
 
 
-def encode_body(body: Body) -> tuple[str | None, bytes]:
+def encode_body(body: "Body | Encoded") -> tuple[str | None, bytes]:
     """Return the encoding, None for bytes, and the bytes. Raises TypeError or ValueError."""
+    if isinstance(body, Encoded):
+        return body
     if isinstance(body, bytes):
         return None, body
     if isinstance(body, str):
