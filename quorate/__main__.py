@@ -58,6 +58,7 @@ COMMANDS = {
         "quorate.messaging.commands.destinations:queue", "Make, list, show, browse and purge queues."
     ),
     "topic": Entry("quorate.messaging.commands.destinations:topic", "Make, list, show and purge topics."),
+    "bench": Entry("quorate.messaging.commands.bench:bench", "Put load on a queue or topic, and measure it."),
     "xa": Entry("quorate.messaging.commands.xa:xa", "List prepared transactions, and end them by hand."),
     "simulate": Entry(
         "quorate.testing.schedules.command:command", "Simulate replicas and faults; check every step."

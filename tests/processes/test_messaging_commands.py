@@ -135,3 +135,32 @@ def test_a_queue_is_paused_resumed_and_its_messages_are_moved(site: tuple[Server
             assert consumer.receive().data == b"\x02"
     missing = _run(site, "queue", "move", "dead", "nowhere")
     assert (missing.exit_code, "there is no queue nowhere" in missing.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("mode", ["auto", "client", "dups-ok", "individual", "transacted"])
+def test_a_load_is_measured_in_each_mode(site: tuple[Servers, Path], tmp_path: Path, mode: str) -> None:
+    _run(site, "queue", "create", f"load {mode}")
+    plot = tmp_path / "load.png"
+    words = ["--queue", f"load {mode}", "--seconds", "0.5", "--ack", mode, "--json", "--plot", str(plot)]
+    done = CliRunner().invoke(cli, ["bench", site[0].url("s0"), *words])
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.output)
+    assert shown["sent"] == shown["received"] > 0
+    assert 0 < shown["latency_ms"]["50"] <= shown["latency_ms"]["100"]
+    assert plot.stat().st_size > 1000
+    depth = json.loads(_run(site, "queue", "show", f"load {mode}", "--json").output)["depth"]
+    assert depth == 0
+
+
+def test_a_load_with_a_rate_keeps_to_it_and_says_what_is_wrong(site: tuple[Servers, Path]) -> None:
+    url = site[0].url("s0")
+    paced = ["--topic", "prices", "--rate", "200", "--seconds", "1", "--consumers", "2"]
+    done = CliRunner().invoke(cli, ["bench", url, *paced])
+    assert done.exit_code == 0, done.output
+    sent, received = (int(line.split()[1].replace(",", "")) for line in done.output.splitlines()[:2])
+    assert 100 <= sent <= 210
+    assert received >= 2 * sent
+    missing = CliRunner().invoke(cli, ["bench", url, "--queue", "nothing", "--seconds", "0.5"])
+    assert (missing.exit_code, "there is no queue nothing" in missing.stderr) == (1, True)
+    wrong = CliRunner().invoke(cli, ["bench", url, "--queue", "a", "--topic", "b"])
+    assert wrong.exit_code == 2
