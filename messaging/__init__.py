@@ -7,6 +7,7 @@ docs/messaging.md.
 from .client.awaiting import AsyncConsumer, AsyncProducer, AsyncSession
 from .client.blocking import Consumer, Producer, Session
 from .client.coordinator import CommitUnfinished, Coordinator, CoordinatorError, Recovered
+from .client.data_manager import join_transaction
 from .client.destinations import Destination, Queue, Topic
 from .client.errors import (
     ConsumerEnded,
@@ -64,4 +65,5 @@ __all__ = [
     "TransactionRolledBack",
     "XASession",
     "Xid",
+    "join_transaction",
 ]
