@@ -28,13 +28,14 @@ from .client.errors import (
 from .client.message import Message
 from .client.outbox import Inbox, Outbox
 from .client.session_base import Ack, MessageOptions
-from .client.xa import XASession, Xid
+from .client.xa import AsyncXASession, XASession, Xid
 
 __all__ = [
     "Ack",
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncSession",
+    "AsyncXASession",
     "CommitUnfinished",
     "Consumer",
     "ConsumerEnded",

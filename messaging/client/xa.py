@@ -1,12 +1,14 @@
 """Branches of distributed transactions, with the methods of PEP 249."""
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import attrs
 
 from ...agents import Notification
 from ...client import Connection
+from ...client.connection_base import AsyncIteration
 from ...client.pending import Waiter
 from ..agents.branches import (
     BranchEnded,
@@ -18,10 +20,14 @@ from ..agents.branches import (
     XidParts,
     xid_flaw,
 )
+from .awaiting import AsyncSession
 from .blocking import Session
 from .errors import MessagingError
+from .session_base import SessionBase
 
-__all__ = ["XASession", "Xid"]
+__all__ = ["AsyncXASession", "XASession", "Xid"]
+
+_UNANSWERED: Final = "the server has not answered; the same call may be repeated"
 
 
 @attrs.frozen
@@ -45,7 +51,60 @@ class Xid:
         return self.format_id, self.gtrid, self.bqual
 
 
-class XASession(Session):
+class _Branching(SessionBase):
+    """What the two faces of XA sessions have in common: the branch that is under way."""
+
+    _xid: Xid | None = None
+    _prepared = False
+
+    def xid(self, format_id: int, gtrid: str, bqual: str) -> Xid:
+        """Return an identifier. Raises ValueError for parts that cannot be one."""
+        return Xid(format_id, gtrid, bqual)
+
+    def _begin(self, xid: Xid) -> None:
+        self._check_open()
+        if self._xid is not None:
+            raise MessagingError(f"transaction {self._xid.gtrid} is under way; end it before the next one")
+        self._xid, self._prepared = xid, False
+
+    def _to_prepare(self) -> tuple[Callable[[Waiter], None], str]:
+        """Return what prepares the branch, and what to say when that takes too long."""
+        self._check_open()
+        if self._xid is None:
+            raise MessagingError("no transaction is under way; begin one with tpc_begin")
+        if self._prepared:
+            raise MessagingError(f"transaction {self._xid.gtrid} is prepared already")
+        send = functools.partial(self._send_prepare, self._xid.parts)
+        return lambda done: self._when_sent(done, send), f"transaction {self._xid.gtrid} was not prepared"
+
+    def _was_prepared(self, *, changes: bool) -> None:
+        self._prepared = changes
+        if not changes:
+            self._xid = None
+
+    def _to_end(self, xid: Xid | None) -> XidParts | None:
+        """Return which prepared branch is to be ended; None: the session's own, which is not prepared."""
+        self._check_open()
+        if xid is None or xid == self._xid:
+            return self._xid.parts if self._xid is not None and self._prepared else None
+        return xid.parts
+
+    def _was_ended(self, parts: XidParts | None) -> None:
+        if parts is None or (self._xid is not None and self._xid.parts == parts):
+            self._xid = None
+
+    def _check_no_branch(self) -> None:
+        if self._xid is not None:
+            raise MessagingError(
+                f"transaction {self._xid.gtrid} is under way; end it with tpc_commit or tpc_rollback"
+            )
+
+    def _to_ask(self, request: Notification) -> Callable[[Waiter], None]:
+        self._check_open()
+        return lambda done: self._ask_manager(request, (BranchEnded, Branches), done, lambda answer: answer)
+
+
+class XASession(_Branching, Session):
     """A session whose transactions are branches of distributed ones, ended in two phases.
 
     ::
@@ -63,41 +122,24 @@ class XASession(Session):
 
     def __init__(self, connection: Connection, *, client_id: str = "", timeout: float | None = 30.0) -> None:
         super().__init__(connection, transacted=True, client_id=client_id, timeout=timeout)
-        self._xid: Xid | None = None
-        self._prepared = False
-
-    def xid(self, format_id: int, gtrid: str, bqual: str) -> Xid:
-        """Return an identifier. Raises ValueError for parts that cannot be one."""
-        return Xid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: Xid) -> None:
         """Begin a branch. Raises MessagingError if one is under way."""
-        self._check_open()
-        if self._xid is not None:
-            raise MessagingError(f"transaction {self._xid.gtrid} is under way; end it before the next one")
-        self._xid, self._prepared = xid, False
+        self._begin(xid)
 
     def tpc_prepare(self) -> bool:
         """Make sure that the branch can be committed. Return False if there is nothing to commit in it.
 
         Raises TransactionRolledBack if a destination refuses: nothing of the branch has happened then.
         """
-        xid = self._under_way()
-        if self._prepared:
-            raise MessagingError(f"transaction {xid.gtrid} is prepared already")
-        start = functools.partial(self._prepare, xid.parts)
+        start, what = self._to_prepare()
         try:
-            changes: bool = self._wait(start, f"transaction {xid.gtrid} was not prepared")
+            changes: bool = self._wait(start, what)
         except MessagingError:
             self._xid = None
             raise
-        self._prepared = changes
-        if not changes:
-            self._xid = None
+        self._was_prepared(changes=changes)
         return changes
-
-    def _prepare(self, xid: XidParts, done: Waiter) -> None:
-        self._when_sent(done, functools.partial(self._send_prepare, xid))
 
     def tpc_commit(self, xid: Xid | None = None) -> None:
         """Commit the branch, or a prepared one with this identifier, of whatever session.
@@ -105,39 +147,30 @@ class XASession(Session):
         A branch that is not prepared is committed in one phase. Raises NoSuchTransaction, HeuristicOutcome or
         TransactionRolledBack. After RequestTimeout the same call may be repeated.
         """
-        self._end(xid, CommitBranch, self.commit_one_phase)
+        parts = self._to_end(xid)
+        if parts is None:
+            super().commit()
+        else:
+            self._ask(CommitBranch(parts))
+        self._was_ended(parts)
 
     def tpc_rollback(self, xid: Xid | None = None) -> None:
         """Roll the branch back, or a prepared one with this identifier."""
-        self._end(xid, RollbackBranch, super().rollback)
-
-    def commit_one_phase(self) -> None:
-        """Commit what is not prepared."""
-        super().commit()
-
-    def _end(self, xid: Xid | None, request: type[CommitBranch | RollbackBranch], alone: Any) -> None:
-        self._check_open()
-        if xid is None or (xid == self._xid and not self._prepared):
-            if self._xid is not None and self._prepared:
-                self._ask(request(self._xid.parts))
-            else:
-                alone()
-            self._xid = None
-            return
-        self._ask(request(xid.parts))
-        if xid == self._xid:
-            self._xid = None
+        parts = self._to_end(xid)
+        if parts is None:
+            super().rollback()
+        else:
+            self._ask(RollbackBranch(parts))
+        self._was_ended(parts)
 
     def tpc_recover(self) -> list[Xid]:
         """Return the prepared branches of this server, of all sessions.
 
         Those that an administrator has ended are among them until they are forgotten.
         """
-        self._check_open()
         found: list[Xid] = []
         while True:
-            after = found[-1].parts if found else None
-            page: Branches = self._ask(ListBranches(after))
+            page: Branches = self._ask(ListBranches(found[-1].parts if found else None))
             found += [Xid(*each.xid) for each in page.found]
             if not page.found:
                 return found
@@ -156,20 +189,73 @@ class XASession(Session):
         self._check_no_branch()
         super().rollback()
 
-    def _check_no_branch(self) -> None:
-        if self._xid is not None:
-            raise MessagingError(
-                f"transaction {self._xid.gtrid} is under way; end it with tpc_commit or tpc_rollback"
-            )
-
-    def _under_way(self) -> Xid:
-        self._check_open()
-        if self._xid is None:
-            raise MessagingError("no transaction is under way; begin one with tpc_begin")
-        return self._xid
-
     def _ask(self, request: Notification) -> Any:
-        def start(done: Waiter) -> None:
-            self._ask_manager(request, (BranchEnded, Branches), done, lambda answer: answer)
+        return self._wait(self._to_ask(request), _UNANSWERED)
 
-        return self._wait(start, "the server has not answered; the same call may be repeated")
+
+class AsyncXASession(_Branching, AsyncSession):
+    """An `XASession` for coroutines of asyncio and Twisted."""
+
+    def __init__(
+        self, connection: AsyncIteration, *, client_id: str = "", timeout: float | None = 30.0
+    ) -> None:
+        super().__init__(connection, transacted=True, client_id=client_id, timeout=timeout)
+
+    def tpc_begin(self, xid: Xid) -> None:
+        """Begin a branch: see `XASession.tpc_begin`."""
+        self._begin(xid)
+
+    async def tpc_prepare(self) -> bool:
+        """Make sure that the branch can be committed: see `XASession.tpc_prepare`."""
+        start, what = self._to_prepare()
+        try:
+            changes: bool = await self._wait(start, what)
+        except MessagingError:
+            self._xid = None
+            raise
+        self._was_prepared(changes=changes)
+        return changes
+
+    async def tpc_commit(self, xid: Xid | None = None) -> None:
+        """Commit the branch, or a prepared one: see `XASession.tpc_commit`."""
+        parts = self._to_end(xid)
+        if parts is None:
+            await super().commit()
+        else:
+            await self._ask(CommitBranch(parts))
+        self._was_ended(parts)
+
+    async def tpc_rollback(self, xid: Xid | None = None) -> None:
+        """Roll the branch back, or a prepared one with this identifier."""
+        parts = self._to_end(xid)
+        if parts is None:
+            await super().rollback()
+        else:
+            await self._ask(RollbackBranch(parts))
+        self._was_ended(parts)
+
+    async def tpc_recover(self) -> list[Xid]:
+        """Return the prepared branches of this server: see `XASession.tpc_recover`."""
+        found: list[Xid] = []
+        while True:
+            page: Branches = await self._ask(ListBranches(found[-1].parts if found else None))
+            found += [Xid(*each.xid) for each in page.found]
+            if not page.found:
+                return found
+
+    async def tpc_forget(self, xid: Xid) -> None:
+        """Forget a branch that an administrator has ended. Raises NoSuchTransaction."""
+        await self._ask(ForgetBranch(xid.parts))
+
+    async def commit(self, *, timeout: float | None = None) -> None:
+        """Commit what was done outside of a branch. Raises MessagingError within one."""
+        self._check_no_branch()
+        await super().commit(timeout=timeout)
+
+    async def rollback(self) -> None:
+        """Give up what was done outside of a branch. Raises MessagingError within one."""
+        self._check_no_branch()
+        await super().rollback()
+
+    async def _ask(self, request: Notification) -> Any:
+        return await self._wait(self._to_ask(request), _UNANSWERED)

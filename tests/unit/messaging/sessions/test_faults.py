@@ -3,9 +3,11 @@
 A failing seed runs again with ``-k "[SEED]"``.
 """
 
+import random
+
 import pytest
 
-from quorate.messaging import AsyncSession, Topic
+from quorate.messaging import AsyncSession, AsyncXASession, Topic
 from quorate.messaging.agents.destination import Destination
 
 from .sites import Site
@@ -122,4 +124,55 @@ def test_each_subscription_of_a_topic_has_every_message_under_faults(seed: int) 
     publishing.result()
     for each in reading:
         assert _numbers(each.result()) == list(range(count))
+    site.cluster.finish()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_prepared_transactions_end_as_decided_under_faults(seed: int) -> None:
+    site = Site(seed, "in", "out")
+    client, worker, finisher = site.client(), site.client(), site.client()
+    count = 30
+    rng = random.Random(seed)
+
+    async def relay() -> int:
+        done = 0
+        async with (
+            AsyncXASession(worker.connection, timeout=None) as session,
+            AsyncXASession(finisher.connection, timeout=None) as other,
+        ):
+            consumer = session.consumer("in")
+            while done < count:
+                xid = session.xid(1, f"move {rng.random()}", "q")
+                session.tpc_begin(xid)
+                message = await consumer.receive()
+                await session.send("out", message.body)
+                assert await session.tpc_prepare()
+                commit = rng.random() < 0.6
+                done += commit
+                # Who decides may be another than who has prepared; saying it again changes nothing.
+                for ending in rng.choice([(session,), (other, session), (other, other, session)]):
+                    await (ending.tpc_commit(xid) if commit else ending.tpc_rollback(xid))
+            assert await other.tpc_recover() == []
+        return done
+
+    async def fill() -> None:
+        async with AsyncSession(client.connection, timeout=None) as session:
+            for number in range(count):
+                await session.producer("in").send_nowait(str(number))
+            await session.producer("in").flush()
+
+    async def drain() -> list[object]:
+        async with AsyncSession(client.connection, timeout=None) as session:
+            return [message.body async for message in session.consumer("out", timeout_s=30)]
+
+    client.run(fill())
+    site.cluster.inject_faults(FAULTS_S)
+    relaying = worker.begin(relay())
+    site.cluster.run(FAULTS_S + 300)
+    assert relaying.result() == count
+    assert sorted(_numbers(client.run(drain()))) == list(range(count))
+    for title in ("in", "out"):
+        destination = site.cluster.state(f"queue:{title}")
+        assert isinstance(destination, Destination)
+        assert (destination.depth, destination.staged) == (0, {})
     site.cluster.finish()
