@@ -109,7 +109,7 @@ class ConsumerCore:
         """Open the consumer at its destination, and complete the waiter with None."""
         self._hub.consumers[self.number] = self
         self._opening = opened
-        self._open_at(options, deque(self.destination.candidates))
+        self._open_at(options, self._hub.candidates(self.destination))
 
     def _open_at(self, options: ConsumerOptions, candidates: deque[tuple[str, str]]) -> None:
         """Open the consumer at the first of these addresses that there is."""

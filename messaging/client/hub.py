@@ -16,6 +16,7 @@ from ...client.connection_base import ConnectionBase
 from ...client.frames import ServerNote
 from ...client.pending import Waiter
 from ..agents.protocol import Confirmed, ConsumerClosed, Deliver, Rejected
+from .destinations import Destination
 from .errors import MessagingError, NoSuchDestination
 
 __all__ = ["Endpoint", "Hub", "hub_of"]
@@ -77,9 +78,15 @@ class Hub:
         self.numbers = itertools.count(1)
         """Numbers of producers and consumers."""
         self.transactions = itertools.count(1)
+        self.trees: set[str] = set()
+        """Addresses of trees of topics that were found: further topics are looked for there first."""
         self._dirty: deque[Endpoint] = deque()
         self._jobs: deque[Callable[[], None]] = deque()
         self._woken = False
+
+    def candidates(self, destination: Destination) -> deque[tuple[str, str]]:
+        """Return the addresses under which a destination may be found, in the order to try them."""
+        return deque(sorted(destination.candidates, key=lambda each: each[0] not in self.trees))
 
     # From any thread
 

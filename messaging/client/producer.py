@@ -63,6 +63,8 @@ class ProducerCore:
         self._opening: Waiter | None = None
         self._candidates: deque[tuple[str, str]] = deque()
         """Where else the destination may be found."""
+        self._subject = ""
+        """The topic of a tree."""
         self._unsent: deque[Outgoing] = deque()
         self._unsent_bytes = 0
         self._unconfirmed: deque[tuple[int, Waiter | None]] = deque()
@@ -103,13 +105,13 @@ class ProducerCore:
         """Open the producer at its destination, and complete the waiter with None."""
         self._hub.producers[self.number] = self
         self._opening = opened
-        self._candidates.extend(self.destination.candidates)
+        self._candidates.extend(self._hub.candidates(self.destination))
         self._open_next()
 
     def _open_next(self) -> None:
-        self.address, subject = self._candidates.popleft()
+        self.address, self._subject = self._candidates.popleft()
         reply = Reply(self._opened, self._not_opened, self.destination)
-        request = OpenProducer(self.number, subject)
+        request = OpenProducer(self.number, self._subject)
         self._hub.extension.request(self.address, request, reply, (ProducerOpened, Refused))
 
     def _not_opened(self, error: Exception) -> None:
@@ -124,6 +126,8 @@ class ProducerCore:
             return
         assert isinstance(answer, ProducerOpened)
         self.max_message_bytes = answer.max_message_bytes
+        if self._subject:
+            self._hub.trees.add(self.address)
         self._credit(answer.credit_messages, answer.credit_bytes)
         self._open = True
         opened, self._opening = self._opening, None

@@ -330,7 +330,7 @@ class SessionBase:
                 done.set_exception(error)
 
         address = f"{MANAGER}@{server}" if server else MANAGER
-        wait = Reply(reply, failed, Destination(MANAGER))
+        wait = Reply(reply, failed, Queue(MANAGER))
         self._hub.extension.request(address, request, wait, (*types, Refused))
 
     def _make_temporary(self, kind: type[Queue] | type[Topic], server: str, done: Waiter) -> None:

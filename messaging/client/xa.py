@@ -7,7 +7,7 @@ from typing import Any, Final
 import attrs
 
 from ...agents import Notification
-from ...client import Connection
+from ...client import Connection, RequestTimeout
 from ...client.connection_base import AsyncIteration
 from ...client.pending import Waiter
 from ..agents.branches import (
@@ -22,8 +22,10 @@ from ..agents.branches import (
 )
 from .awaiting import AsyncSession
 from .blocking import Session
+from .bodies import Body
 from .errors import MessagingError
-from .session_base import SessionBase
+from .producer import Outgoing
+from .session_base import MessageOptions, SessionBase
 
 __all__ = ["AsyncXASession", "XASession", "Xid"]
 
@@ -82,9 +84,20 @@ class _Branching(SessionBase):
         if not changes:
             self._xid = None
 
+    def _may_be_prepared(self) -> None:
+        """Learn that the request to prepare was not answered: who ends the branch has to tell the server."""
+        self._prepared = True
+
+    def _outgoing(self, body: Body, options: MessageOptions, waiter: Waiter | None) -> Outgoing:
+        if self._prepared and self._xid is not None:
+            raise MessagingError(f"transaction {self._xid.gtrid} is prepared; end it before anything else")
+        return super()._outgoing(body, options, waiter)
+
     def _to_end(self, xid: Xid | None) -> XidParts | None:
         """Return which prepared branch is to be ended; None: the session's own, which is not prepared."""
         self._check_open()
+        if xid is None and self._xid is None:
+            raise MessagingError("no transaction is under way; begin one with tpc_begin")
         if xid is None or xid == self._xid:
             return self._xid.parts if self._xid is not None and self._prepared else None
         return xid.parts
@@ -135,6 +148,9 @@ class XASession(_Branching, Session):
         start, what = self._to_prepare()
         try:
             changes: bool = self._wait(start, what)
+        except RequestTimeout:
+            self._may_be_prepared()
+            raise
         except MessagingError:
             self._xid = None
             raise
@@ -210,6 +226,9 @@ class AsyncXASession(_Branching, AsyncSession):
         start, what = self._to_prepare()
         try:
             changes: bool = await self._wait(start, what)
+        except RequestTimeout:
+            self._may_be_prepared()
+            raise
         except MessagingError:
             self._xid = None
             raise

@@ -144,3 +144,16 @@ def test_a_message_that_wants_no_answer_gets_none(site: Site) -> None:
                 await session.reply(message, "anyway")
 
     client.run(main())
+
+
+def test_a_temporary_queue_on_a_server_without_destinations_is_refused_with_a_sentence(site: Site) -> None:
+    client = site.client()
+
+    async def main() -> None:
+        async with AsyncSession(client.connection) as session:
+            with pytest.raises(NoSuchDestination, match="server s9 keeps no queues and topics"):
+                await session.temporary_queue("s9")
+            # The connection has taken no harm.
+            await session.temporary_queue()
+
+    client.run(main())
