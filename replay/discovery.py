@@ -4,12 +4,13 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
 from .errors import NoTrace
+from .removed import Removed
 
 __all__ = ["FoundFiles", "ReplicaDirectory", "Traces", "find_files"]
 
@@ -44,6 +45,8 @@ class FoundFiles:
     notes: tuple[str, ...] = ()
     """One line for each file that was left out and is no fault."""
     bare: tuple[ReplicaDirectory, ...] = ()
+    removed: Mapping[int, int] = attrs.field(factory=dict[int, int])
+    """By the id of a server: up to which position retention has removed files of its traces."""
 
 
 def find_files(traces: Traces) -> FoundFiles:
@@ -70,6 +73,7 @@ def find_files(traces: Traces) -> FoundFiles:
         tuple(dict.fromkeys(search.problems)),
         tuple(dict.fromkeys(search.notes)),
         tuple(dict.fromkeys(search.bare)),
+        search.removed,
     )
 
 
@@ -84,6 +88,7 @@ class _Search:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.bare: list[ReplicaDirectory] = []
+        self.removed: dict[int, int] = {}
 
     def add(self, place: str) -> None:
         """Add the files in or below a place. Raises NoTrace if there is no such place."""
@@ -139,7 +144,11 @@ class _Search:
                 elif kind == "file" and entry.name.endswith(UNFINISHED):
                     self._left_out(entry)
             if directory.name == TRACE_DIRECTORY:
-                missing = missing_names(finished)
+                removed = Removed.read(directory)
+                if removed.position:
+                    before = self.removed.get(removed.server, 0)
+                    self.removed[removed.server] = max(before, removed.position)
+                missing = missing_names(finished, removed.numbers)
                 self.problems += [f"{directory}: there is no {names}" for names in missing]
         if traced:
             self.bare += [
@@ -196,10 +205,11 @@ def may_exist(place: str) -> bool:
     return True
 
 
-def missing_names(names: Sequence[str]) -> list[str]:
+def missing_names(names: Sequence[str], removed: Mapping[int, int] | None = None) -> list[str]:
     """Return the names that are missing in a directory: "5-000001.parquet" or "FIRST to LAST".
 
-    The files of an incarnation are numbered from 1.
+    The files of an incarnation are numbered from 1. removed: by incarnation, up to which number files were
+    removed on purpose.
     """
     numbers: dict[str, list[int]] = {}
     for name in names:
@@ -208,8 +218,8 @@ def missing_names(names: Sequence[str]) -> list[str]:
             numbers.setdefault(match[1], []).append(int(match[2]))
     missing: list[str] = []
     for incarnation, found in sorted(numbers.items()):
-        before = 0
-        for number in sorted(found):
+        before = (removed or {}).get(int(incarnation), 0)
+        for number in sorted(each for each in found if each > before):
             first, last = (f"{incarnation}-{each:06d}{SUFFIX}" for each in (before + 1, number - 1))
             if number > before + 1:
                 missing.append(first if first == last else f"{first} to {last}")

@@ -49,6 +49,8 @@ class TraceFiles:
     """One line for each file that was left out and is no fault."""
     bare: tuple[ReplicaDirectory, ...] = ()
     """Directories of replicas without a trace."""
+    removed: Mapping[int, int] = attrs.field(factory=dict[int, int])
+    """By the id of a server: up to which position retention has removed files of its traces."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -94,7 +96,7 @@ def inspect_files(found: FoundFiles) -> TraceFiles:
         footers = dict(zip(found.paths, pool.map(footer, found.paths), strict=True))
     good = {path: read for path, read in footers.items() if isinstance(read, Footer)}
     damaged = {path: read for path, read in footers.items() if isinstance(read, str)}
-    everything = TraceFiles(good, (), found.notes, found.bare).without(damaged)
+    everything = TraceFiles(good, (), found.notes, found.bare, found.removed).without(damaged)
     return attrs.evolve(everything, bad=(*found.problems, *everything.bad))
 
 

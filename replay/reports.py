@@ -106,7 +106,7 @@ class ServerReport:
     last: int
     """The highest position found."""
     uncovered: tuple[Span, ...] = ()
-    """Positions from 1 to ``last`` that no replica has."""
+    """Positions from 1 to ``last`` that no replica has, though none was told to remove them."""
     divergence: Divergence | None = None
     cover: tuple[Cover, ...] = ()
     """The source of each range of positions, so that every position is read once."""
@@ -120,6 +120,8 @@ class ServerReport:
     """Whether there were too many faulty places to list all of them."""
     names: tuple[str, ...] = ()
     """The names of the server in the files; more than one is a fault."""
+    removed: int = 0
+    """No replica has the positions up to this one: the retention of the traces has removed them."""
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -164,6 +166,8 @@ class ServerReport:
             for source in self.sources
             if source.accepted
         ]
+        if self.removed:
+            found.append(f"{self.server}: {self.retained}")
         replicas = self.replicas
         if len(replicas) == 1:
             only = f"only replica {replicas[0]} has a readable trace"
@@ -173,6 +177,11 @@ class ServerReport:
                 f"{self.server}: {self.alone:,} positions are in the trace of one replica only, not compared"
             )
         return found
+
+    @property
+    def retained(self) -> str:
+        """What the retention of the traces has left, as the rest of a sentence about the server."""
+        return f"the positions up to {self.removed:,} were removed by the retention of its traces"
 
     @property
     def difference(self) -> str:
@@ -234,6 +243,7 @@ class Report:
             for server in self.servers
             if server.uncovered
         ]
+        found += [f"{server.server}: {server.retained}" for server in self.servers if server.removed]
         return [*self.bad_files, *found]
 
     @property

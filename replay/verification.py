@@ -14,7 +14,7 @@ from .errors import NoTrace, ReplayError
 from .faults import RowFindings, ServerFindings, Triage, compare_rows, find_faults, triage
 from .files import SourceId
 from .frames import Progress, Trace, ignore
-from .reports import Divergence, Report, ServerReport, Side
+from .reports import Divergence, Report, ServerReport, Side, Span
 from .survey import CONTENT, Block, block_bounds, block_details, expected_digests, rows_at, survey
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ def server_report(trace: Trace, block: Block, finding: ServerFindings) -> Server
             for source in finding.sources
         ),
         last=finding.last,
-        uncovered=finding.uncovered,
+        uncovered=above(finding.uncovered, trace.files.removed.get(block.server_id, 0)),
+        removed=min(trace.files.removed.get(block.server_id, 0), first_of(finding.uncovered)),
         divergence=divergence,
         cover=finding.cover,
         compared=finding.shared.compared,
@@ -138,6 +139,16 @@ def server_report(trace: Trace, block: Block, finding: ServerFindings) -> Server
         names=trace.names(block.server_id),
         truncated=finding.truncated,
     )
+
+
+def above(spans: Sequence[Span], position: int) -> tuple[Span, ...]:
+    """Return the parts of spans above a position."""
+    return tuple(Span(max(each.first, position + 1), each.last) for each in spans if each.last > position)
+
+
+def first_of(uncovered: Sequence[Span]) -> int:
+    """Return the last position before which no trace has any."""
+    return uncovered[0].last if uncovered and uncovered[0].first == 1 else 0
 
 
 def describe(rows: list[dict[str, Any]], position: int, later: int) -> Divergence:

@@ -1,7 +1,7 @@
 """The settings of a replica's parts, read from the properties of the configuration."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import attrs
 
@@ -17,6 +17,7 @@ from .storage.snapshotter import SnapshotSettings
 
 __all__ = ["ReplicaSettings"]
 
+DEFAULT_TRACE_BYTES: Final = 10 * 1024**3
 T = TypeVar("T")
 
 
@@ -29,6 +30,10 @@ class ReplicaSettings:
     """Property ``trace``: write a trace; true by default."""
     trace_roll_s: float
     """Property ``trace_roll_s``: a file of the trace is closed when its oldest row is this old."""
+    trace_keep_bytes: int
+    """Property ``trace_keep_bytes``: the oldest files of the trace are removed above it; 0: none are."""
+    trace_keep_s: int
+    """Property ``trace_keep_s``: files of the trace are removed when they are older; 0: none are."""
     channel: Settings
     engine: EngineSettings
     node: NodeSettings
@@ -77,6 +82,8 @@ class ReplicaSettings:
             secret=config.setting("secret", server=server.id, replica=replica.id),
             trace=boolean("trace", True),
             trace_roll_s=seconds("trace_roll_s", 10.0),
+            trace_keep_bytes=whole("trace_keep_bytes", DEFAULT_TRACE_BYTES),
+            trace_keep_s=whole("trace_keep_s", 0),
             channel=channel,
             engine=EngineSettings(
                 max_turn=whole("max_turn", engine.max_turn),

@@ -102,6 +102,8 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "stop_on_exception": _boolean,
     "suspect_s": _period,
     "trace": _boolean,
+    "trace_keep_bytes": _whole(0, 10**15 - 1),
+    "trace_keep_s": _whole(0, 10**10),
     "trace_roll_s": _seconds,
 }
 """By name: a function that returns what is wrong with a value, None if nothing is. Their meaning is in

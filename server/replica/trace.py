@@ -48,12 +48,19 @@ class TraceLives:
         context = self._context
         self._life = max(self._life + 1, life)
         try:
+            from ..trace.retention import Retention
             from ..trace.writer import TraceWriter
 
             self._writer = TraceWriter(
                 context.directory / "trace",
                 self._origin(accepted),
                 roll_s=context.settings.trace_roll_s,
+                retention=Retention(
+                    context.directory / "trace",
+                    context.server.id,
+                    context.settings.trace_keep_bytes,
+                    context.settings.trace_keep_s,
+                ),
             )
         except ImportError as error:
             self._writer = None

@@ -20,6 +20,7 @@ from ...hachannel.journal.frame_file import sync_directory
 from ...replay.schema import Origin
 from ..storage.private_files import PRIVATE_DIRECTORY, make_directory, private_opener
 from .columns import Columns
+from .retention import Retention
 
 __all__ = ["TraceWriter"]
 
@@ -58,6 +59,7 @@ class TraceWriter:
         retry_s: float = RETRY_S,
         opener: Callable[[Path], BinaryIO] = open_file,
         clock: Callable[[], float] = time.monotonic,
+        retention: Retention | None = None,
     ) -> None:
         # The parent is created only here: if it is missing later, the replica's directory was removed.
         with contextlib.suppress(OSError):
@@ -72,6 +74,9 @@ class TraceWriter:
         self._retry_s = retry_s
         self._open = opener
         self._clock = clock
+        self._retention = retention
+        self._not_removed = ""
+        """Why the oldest files could not be removed, when they were to be."""
         self.dropped = 0
         """Lost rows: they are in no file and will not be."""
         self.written = 0
@@ -102,6 +107,8 @@ class TraceWriter:
         """One sentence: why rows are not written, or that some are missing; None if all is well."""
         if self._refused:
             return f"the trace is not being written ({self.dropped} rows lost): {self._refused}"
+        if self._not_removed:
+            return f"the oldest files of the trace cannot be removed: {self._not_removed}"
         if self._unfit:
             return f"the trace lacks {self.dropped} rows: {self._unfit}"
         if self.dropped:
@@ -256,6 +263,17 @@ class TraceWriter:
             self._held_rows -= rows
             self._held_bytes -= size
             self._first_at = self._clock() if self._held_rows else None
+        self._remove_oldest()
+
+    def _remove_oldest(self) -> None:
+        """Keep the files within the bounds of the retention."""
+        if self._retention is None:
+            return
+        try:
+            self._retention.apply()
+            self._not_removed = ""
+        except OSError as error:
+            self._not_removed = reason(error)
 
     def _write_file(self, columns: Columns) -> None:
         if not self._sequence:

@@ -34,12 +34,12 @@ ARROWS: dict[str, set[str]] = {
     "messaging": {"agents", "client", "server.admin", "server.cli"},
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
-    # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
-    # network port gets an answer in its own protocol. A program that starts servers connects to them. Clients
-    # and threads of a process find its replica.
+    # The trace a replica writes and the one Spark reads have one list of columns, and one record of what was
+    # removed. A client that connects to a network port gets an answer in its own protocol. A program that
+    # starts servers connects to them. Clients and threads of a process find its replica.
     "server": {
         *("agents", "client.frames", "client.blocking", "client.local", "engine", "hachannel"),
-        *("replay.schema", "output"),
+        *("replay.removed", "replay.schema", "output"),
         *("services.base", "services.context_base"),
     },
     "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},

@@ -12,6 +12,7 @@ from quorate.engine import Reaction
 from quorate.replay import NoTrace, ReplayError, Report, reactions, totals, verify
 from quorate.replay.frames import Trace
 from quorate.replay.schema import Origin
+from quorate.server.trace.retention import Retention
 from quorate.server.trace.writer import TraceWriter
 
 pytestmark = pytest.mark.spark
@@ -299,3 +300,22 @@ def test_a_server_that_is_not_in_the_trace_is_said_so(
 ) -> None:
     with pytest.raises(NoTrace, match="no reaction of that server"):
         verify(spark, planted[0], server="s77")
+
+
+def test_what_retention_has_removed_is_a_note_of_verify_and_a_doubt_of_totals(
+    spark: Any, tmp_path: Path
+) -> None:
+    for replica in range(2):
+        place = tmp_path / "s0" / str(replica) / "trace"
+        keep = Retention(place, 0, 1, 0)
+        writer = TraceWriter(place, Origin("s0", 0, replica, 5), retention=keep)
+        for first in (1, 101, 201):
+            writer.write([row(position) for position in range(first, first + 100)])
+            assert writer.flush()
+        writer.close()
+    report = verify(spark, tmp_path)
+    assert report.ok, report.problems
+    assert report.server("s0").removed == 200
+    sentence = "s0: the positions up to 200 were removed by the retention of its traces"
+    assert sentence in report.notes
+    assert sentence in report.doubts
