@@ -140,6 +140,13 @@ class Pack(msgspec.Struct, array_like=True, frozen=True):
         found = {name: _column(name, value, len(self)) for name, value in columns.items()}
         return Pack(self.data, self.ends, {**self.columns, **found})
 
+    def without(self, *names: str) -> "Pack":
+        """Return the pack without these columns, which it need not have."""
+        if self.columns.keys().isdisjoint(names):
+            return self
+        columns = {name: value for name, value in self.columns.items() if name not in names}
+        return Pack(self.data, self.ends, columns)
+
     def check(self) -> None:
         """Raise ValueError, with one sentence, if the parts of the pack do not fit each other."""
         if len(self.ends) % _END_BYTES:

@@ -75,6 +75,16 @@ class Routing:
             self._addresses[address] = found
         return found
 
+    def as_given(self, note: Note) -> str:
+        """Return the address of a notification as its sender has given it.
+
+        On the last link to this server it has lost the name of the server.
+        """
+        if isinstance(note.to, str) and "@" not in note.to and note.sender.host != self._server:
+            names = [name for name, server in self._names.items() if server == self._server]
+            return f"{note.to}@{names[0]}" if names else note.to
+        return str(note.to)
+
     def next_hop(self, host: int) -> int | None:
         """Return the neighbour that leads to a server; None if that is unknown or out of reach."""
         return self._hops.get(host)
@@ -161,7 +171,7 @@ class Mail:
         """Answer the sender that there is no such agent."""
         self._lost(note, "unknown agent", effects)
         if note.type not in FAILURES:
-            self.answer(note, self._outside, UnknownAgent(str(note.to), note.type), effects)
+            self.answer(note, self._outside, UnknownAgent(self._routing.as_given(note), note.type), effects)
 
     def refuse(
         self, note: Note, error: str, message: str, effects: Effects, agent: AgentId | None = None

@@ -5,6 +5,7 @@ import attrs
 from ...agents import FIRST_FREE_STAMP, Context, Notification, Pack, reacts
 from .consuming import Consuming
 from .destination_base import count_of, described
+from .links import LinkState
 from .protocol import Browse, Browsed, Reason
 from .ranges import Range
 from .settings import Kind
@@ -80,6 +81,8 @@ class Described(Notification, name="quorate.message.described"):
     subscriptions: list[SubscriptionState]
     paused: bool = False
     replaced: int = 0
+    links: list[LinkState] = attrs.field(factory=list[LinkState])
+    """The ways to destinations of other servers."""
 
 
 @attrs.frozen
@@ -168,8 +171,13 @@ class Administered(Consuming):
             states,
             self.paused,
             self.replaced,
+            self._link_states(),
         )
         ctx.send(ctx.reply_to, answer)
+
+    def _link_states(self) -> list[LinkState]:
+        """Return the ways to destinations of other servers."""
+        return []
 
     @reacts
     def purge(self, ctx: Context, _: Purge) -> None:

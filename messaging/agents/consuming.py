@@ -2,7 +2,7 @@
 
 import attrs
 
-from ...agents import AgentId, Context, Notification, reacts
+from ...agents import FIRST_CONNECTION_STAMP, AgentId, Context, Notification, reacts
 from .consumer_rules import conflict, durable_key, flaw_of, is_other, new_subscription, subscription_key
 from .destination_base import count_of
 from .producers import key_of
@@ -52,6 +52,9 @@ class Consuming(Publishing):
             text = f"{self.kind} {self.title} belongs to another connection, which alone consumes from it"
             self._refuse(ctx, Reason.NOT_ALLOWED, text)
             return
+        if text := self._not_consumed(ctx, note):
+            self._refuse(ctx, Reason.BAD_REQUEST, text)
+            return
         try:
             selector = compiled(note.selector)
         except SelectorError as error:
@@ -69,10 +72,23 @@ class Consuming(Publishing):
         self.places[key] = place
         ctx.send(ctx.reply_to, ConsumerOpened(note.consumer))
         text = "" if selector is None else selector.text
-        consumer = Consumer(ctx.sender, note.consumer, text, note.window, note.window_bytes)
+        consumer = Consumer(ctx.sender, note.consumer, text, note.window, note.window_bytes, peer=note.peer)
         if self.subscriptions[place].join(key, consumer, exclusive=note.exclusive):
             ctx.timer(0, Scan())
         self._later(ctx)
+
+    def _not_consumed(self, ctx: Context, note: OpenConsumer) -> str:
+        """Return why nobody consumes so here, on account of other servers; "" if it is possible."""
+        if note.peer and (ctx.sender.stamp >= FIRST_CONNECTION_STAMP or not self.settings.peers):
+            return f"{self.kind} {self.title} has no such member in its cluster"
+        if self.kind == Kind.TOPIC:
+            return ""
+        if self.settings.forward:
+            forward = self.settings.forward
+            return f"queue {self.title} sends its messages on to {forward}; consume there"
+        if note.exclusive and self.settings.peers:
+            return f"queue {self.title} is clustered: no consumer can have it exclusively"
+        return ""
 
     def _subscribe(self, place: str, wanted: Subscription) -> str:
         """Make a subscription unless there is one. Return why a consumer cannot have it, "" if it can."""
@@ -100,7 +116,11 @@ class Consuming(Publishing):
     def flow(self, ctx: Context, note: Flow) -> None:
         """Change the window of a consumer."""
         found = self._consumer(ctx.sender, note.consumer)
-        if found is not None and note.window >= 0 and note.window_bytes > 0:
+        if found is None and ctx.sender.stamp < FIRST_CONNECTION_STAMP:
+            # Another member of a clustered queue, which this one does not know any more.
+            text = f"consumer {note.consumer} is not open at {self.kind} {self.title}"
+            ctx.send(ctx.sender, ConsumerClosed(note.consumer, Reason.NOT_OPEN.value, text))
+        elif found is not None and note.window >= 0 and note.window_bytes > 0:
             found[1].window, found[1].window_bytes = note.window, note.window_bytes
             self._later(ctx)
 
@@ -166,7 +186,8 @@ class Consuming(Publishing):
         subscription = self.subscriptions[place]
         consumer = subscription.leave(key)
         assert consumer is not None
-        self._detach(consumer.connection)
+        if consumer.connection is not None:
+            self._detach(consumer.connection)
         if seen is None:
             seen = list(consumer.unsettled)
         known = subscription.settled(self.log, consumer, seen)

@@ -4,8 +4,9 @@ import attrs
 
 from ...agents import AgentId, Context, ExceptionNotification, Notification, Pack, UnknownAgent, reacts
 from ...agents.proxy import ConnectionEnded
-from .administered import Administered, MoveIn
+from .administered import MoveIn
 from .destination_base import Dispatch, described
+from .linked import Linked
 from .protocol import Deliver, Reason
 from .transactions import AskVote
 
@@ -18,7 +19,7 @@ class Wake(Notification, name="quorate.message.wake"):
 
 
 @attrs.define
-class Destination(Administered, name="quorate.destination"):
+class Destination(Linked, name="quorate.destination"):
     """A queue, or a topic with its subscriptions.
 
     What waits is kept as ranges of numbers, so that a reaction costs what it touches.
@@ -39,7 +40,7 @@ class Destination(Administered, name="quorate.destination"):
             for key in waiting:
                 self._voted(ctx, key, f"there is no {note.agent.replace(':', ' ', 1)}")
         elif isinstance(note, UnknownAgent):
-            if note.type != MoveIn.type_name:
+            if not self._lacking(ctx, note) and note.type != MoveIn.type_name:
                 ctx.log(f"{self.kind} {self.title}: there is no {note.agent}; what was for it is lost")
         else:
             ctx.log(f"{self.kind} {self.title}: {note.agent} failed on {note.type}: {note.message}")
@@ -65,18 +66,23 @@ class Destination(Administered, name="quorate.destination"):
         """Deliver what can be delivered, confirm what was taken, set the timer."""
         self.dispatch_ns = 0
         now_ms = ctx.now_ns // 1_000_000
+        self._prepare_links(ctx)
         for subscription in self.subscriptions.values():
             expired = subscription.wake(self.log, now_ms)
             if expired:
                 self._kill(ctx, subscription, expired, Reason.EXPIRED)
             if subscription.consumers and subscription.waiting and not self.paused:
                 for consumer, ranges in subscription.dispatch(self.log):
+                    if consumer.connection is None:
+                        self._forward(ctx, consumer.number, ranges)
+                        continue
                     parts = [described(subscription, *each) for each in self.log.read(ranges)]
                     pack = Pack.joined(parts)
                     self.delivered += len(pack)
                     ctx.send(consumer.connection, Deliver(consumer.number, pack))
         for connection, confirmed in self.producers.confirm(has_room=self._has_room()):
             ctx.send(connection, confirmed)
+        self._fetch(ctx)
         self._arm(ctx)
 
     @reacts

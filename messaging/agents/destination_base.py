@@ -94,19 +94,30 @@ class DestinationBase(Agent):
         queue = self.subscriptions.get("") if self.kind == Kind.QUEUE else None
         return self.log.messages if queue is None else queue.pending
 
-    def _take(self, ctx: Context, pack: Pack) -> None:
-        """Store messages, for all subscriptions to which they belong."""
+    def _take(self, ctx: Context, pack: Pack, *, travelled: bool = False, peer: bool = False) -> None:
+        """Store messages, for all subscriptions to which they belong.
+
+        travelled: they come from another destination, with their times and how often they were delivered.
+        peer: from another member of the clustered topic.
+        """
         now_ms = ctx.now_ns // 1_000_000
         self.received += len(pack)
         if self.settings.last_value and "key" in pack.columns:
             latest = latest_of(pack)
             self.replaced += len(pack) - len(latest)
             pack = pack.take(latest) if len(latest) < len(pack) else pack
-        pack = dated(pack, now_ms)
+        if not (travelled and "time" in pack.columns):
+            pack = dated(pack, now_ms)
         first = self.last + 1
+        if travelled and "deliveries" in pack.columns:
+            pack = self._returned_before(first, pack)
         self.last += len(pack)
         runs = runs_of(pack, first)
-        admitted = [(each, self._belonging(each, pack, first, runs)) for each in self.subscriptions.values()]
+        admitted = [
+            (each, self._belonging(each, pack, first, runs))
+            for each in self.subscriptions.values()
+            if not (peer and each.member)
+        ]
         left = sum([run.end - run.first for _, mine in admitted for run in mine])
         if not left:
             return
@@ -117,6 +128,14 @@ class DestinationBase(Agent):
             self._replace(first, pack)
         if self.settings.full == FullPolicy.DROP_OLDEST:
             self._make_room()
+
+    def _returned_before(self, first: int, pack: Pack) -> Pack:
+        """Note how often messages were delivered by another queue, and return the pack without it."""
+        queue = self.subscriptions.get("")
+        for number, deliveries in enumerate(pack.column("deliveries"), first):
+            if queue is not None and isinstance(deliveries, int):
+                queue.returns[number] = deliveries
+        return pack.without("deliveries")
 
     def _replace(self, first: int, pack: Pack) -> None:
         """Drop what these messages, the first of which has the number `first`, replace."""

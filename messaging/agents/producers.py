@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from ...agents import AgentId, Pack
+from ...agents import FIRST_CONNECTION_STAMP, AgentId, Pack
 from .protocol import Confirmed
 
 __all__ = ["Producer", "Producers", "key_of"]
@@ -36,6 +36,13 @@ class Producer:
     credit_bytes: int = 0
     subject: str = ""
     """The topic of a tree to which it publishes."""
+    peer: bool = False
+    """It is another member of the clustered topic."""
+
+    @property
+    def travelled(self) -> bool:
+        """Whether its messages come from another destination: an agent of a server publishes."""
+        return self.connection.stamp < FIRST_CONNECTION_STAMP
 
 
 @attrs.define

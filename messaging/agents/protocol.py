@@ -32,6 +32,7 @@ A destination adds, when it delivers:
 ``serial``       the number that the producer has given to the message, from 1
 ``time``         milliseconds since 1970 at the arrival, by the clock of the master
 ``deliveries``   how often it was delivered before and came back seen; missing: never
+``hops``         how often it was forwarded to another destination; missing: never
 ===============  ===================================================================
 
 Ranges of messages are written as flat lists: first number, count, first number, count.
@@ -108,6 +109,8 @@ class Reason(StrEnum):
     NO_SUCH_TRANSACTION = "no-such-transaction"
     HEURISTIC = "heuristic"
     """An administrator has ended the transaction otherwise."""
+    TOO_MANY_HOPS = "too-many-hops"
+    """It was forwarded from one destination to the next too often."""
     IN_DOUBT = "in-doubt"
     """It belongs to a prepared transaction."""
 
@@ -146,6 +149,8 @@ class OpenProducer(Notification, name="quorate.message.open-producer"):
     """The client's number of the producer, unique in its connection."""
     subject: str = ""
     """Of a tree of topics: the topic to which the producer publishes; empty: to that of the tree's name."""
+    peer: bool = False
+    """Another member of the clustered topic publishes: what comes from it does not go to further members."""
 
 
 @attrs.frozen
@@ -240,6 +245,8 @@ class OpenConsumer(Notification, name="quorate.message.open-consumer"):
     """Of a queue: while this consumer is open no other gets messages; later ones wait for their turn."""
     pattern: str = ""
     """Of a tree of topics: the topics whose messages it gets; empty: only that of the tree's name."""
+    peer: bool = False
+    """Another member of the clustered queue consumes: it gets what the consumers here have no room for."""
 
 
 @attrs.frozen

@@ -17,6 +17,9 @@ from .transactions import Staged
 
 __all__ = ["Publishing"]
 
+OWN_COLUMNS = ("time", "expires", "due", "number", "deliveries", "hops")
+"""Columns that only destinations set."""
+
 
 @attrs.define
 class Publishing(Committing):
@@ -35,6 +38,7 @@ class Publishing(Committing):
             return
         self._attach(ctx)
         producer = Producer(ctx.sender, note.producer, subject=note.subject)
+        producer.peer = note.peer and producer.travelled
         self.producers.add(key, producer, has_room=self._has_room())
         opened = ProducerOpened(
             note.producer, producer.credit_messages, producer.credit_bytes, self.settings.max_message_bytes
@@ -70,7 +74,7 @@ class Publishing(Committing):
         else:
             pack = self._within_limits(ctx, producer, pack)
             if len(pack):
-                self._take(ctx, pack)
+                self._take(ctx, pack, travelled=producer.travelled, peer=producer.peer)
         self._later(ctx)
 
     @reacts
@@ -101,9 +105,11 @@ class Publishing(Committing):
         chosen: Iterable[int] = [index for index in places if index not in wrong] if wrong else places
         if "duplicate" in pack.columns and staged is None:
             chosen = self.producers.fresh(pack, chosen)
-        serials: list[ColumnValue] = list(range(note.first, note.first + len(pack)))
-        pack = pack.with_columns(id=key_of(producer.connection, producer.number), serial=serials)
-        if self.settings.tree:
+        if not (producer.travelled and "id" in pack.columns):
+            serials: list[ColumnValue] = list(range(note.first, note.first + len(pack)))
+            pack = pack.without(*OWN_COLUMNS)
+            pack = pack.with_columns(id=key_of(producer.connection, producer.number), serial=serials)
+        if self.settings.tree and not (producer.peer and "subject" in pack.columns):
             pack = pack.with_columns(subject=producer.subject or self.title)
         return pack if chosen is places else pack.take(list(chosen))
 

@@ -61,6 +61,10 @@ class DestinationSettings:
     """Of a temporary destination: the connection that alone consumes from it."""
     tree: bool = False
     """Of a topic: it is a tree, which has all topics whose names begin with its own and a dot."""
+    forward: str = ""
+    """Where all messages go on to, ``orders@s1``: a destination of the same kind."""
+    peers: tuple[str, ...] = ()
+    """The other members of a clustered destination, ``orders@s1``: each on a server of its own."""
 
     def flaw(self, kind: str) -> str:
         """Return what is wrong with the settings of a destination of a kind, "" if nothing is."""
@@ -68,6 +72,14 @@ class DestinationSettings:
             return "last_value is for queues"
         if self.tree and kind != Kind.TOPIC:
             return "tree is for topics"
+        if self.last_value and (self.peers or self.forward):
+            return "a last-value queue is neither clustered nor forwarded"
+        if self.forward and self.peers and kind == Kind.QUEUE:
+            return "a queue is either clustered or forwarded"
+        for title in (self.forward, *self.peers):
+            name, at, server = title.rpartition("@")
+            if title and not (name and at and server and "@" not in name):
+                return f"{title!r} is not a destination of another server; write name@server"
         for name in ("max_messages", "max_bytes", "max_deliveries", "redelivery_delay_ms"):
             if getattr(self, name) < 0:
                 return f"{name} is {getattr(self, name)}; give 0 or more"

@@ -60,7 +60,8 @@ class GivenBack(NamedTuple):
 class Consumer:
     """A consumer of a client, as its subscription sees it."""
 
-    connection: AgentId
+    connection: AgentId | None
+    """None: it is a link of the destination itself."""
     number: int
     selector: str
     window: int
@@ -68,6 +69,8 @@ class Consumer:
     unsettled: Ranges = attrs.field(factory=Ranges)
     """What it has got and not settled."""
     unsettled_bytes: int = 0
+    peer: bool = False
+    """It is another member of a clustered queue: others come first, and it gets no messages of groups."""
 
     @property
     def room(self) -> int:
@@ -115,6 +118,8 @@ class Subscription:
     """Whether a message has come that belongs to a group."""
     groups: Groups = attrs.field(factory=Groups)
     """Ready messages that belong to groups; they are not in `ready`."""
+    member: bool = False
+    """Of a clustered topic: it is for another member, and has nothing that comes from a member."""
 
     @property
     def waiting(self) -> int:
@@ -251,8 +256,18 @@ class Subscription:
 
     def dispatch(self, log: MessageLog) -> list[tuple[Consumer, list[Range]]]:
         """Give ready messages to consumers that have room. Return what each gets, in order."""
+        given = self._dispatch_to(log, peers=False)
+        if any(each.peer for each in self.consumers.values()):
+            given += self._dispatch_to(log, peers=True)
+        return given
+
+    def _dispatch_to(self, log: MessageLog, *, peers: bool) -> list[tuple[Consumer, list[Range]]]:
         given: list[tuple[Consumer, list[Range]]] = []
-        hungry = [key for key, consumer in self.consumers.items() if consumer.room and self._may_get(key)]
+        hungry = [
+            key
+            for key, consumer in self.consumers.items()
+            if consumer.peer is peers and consumer.room and self._may_get(key)
+        ]
         while hungry and (ready := self._ready_count()):
             share = max(MIN_CHUNK_MESSAGES, ready // len(hungry))
             served: list[str] = []
@@ -271,7 +286,7 @@ class Subscription:
         return not self.exclusive or key == self.exclusive
 
     def _take(self, log: MessageLog, key: str, consumer: Consumer, most: int) -> list[Range]:
-        if not self.groups.waiting:
+        if not self.groups.waiting or consumer.peer:
             return self._take_single(log, consumer, most)
         taken: list[Range] = []
         wanted = _wanted(log, consumer.selector)

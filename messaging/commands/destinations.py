@@ -127,8 +127,13 @@ def _show(kind: Kind) -> click.Command:
             click.echo(json_text(_object(found)))
             return
         for field, value in _object(found).items():
-            if field != "subscriptions":
+            if field not in ("subscriptions", "links"):
                 click.echo(f"{field:<13} {value}")
+        for each in found.links:
+            way = f"to {each.target}" if each.does == "forwards" else f"from {each.target}"
+            problem = f"; {each.problem}" if each.problem else ""
+            moved = f"{each.moved} messages so far, {each.under_way} under way"
+            click.echo(f"{each.does:<13} {way}: {moved}{problem}")
         if kind is Kind.TOPIC:
             table = Table(box=None, pad_edge=False)
             for title in (
@@ -244,11 +249,29 @@ def _create(kind: Kind) -> click.Command:
     )
     @click.option("--max-deliveries", type=click.IntRange(0), help="Deliveries before a message is dead.")
     @click.option("--dead-queue", metavar="NAME", help="The queue for dead messages.")
+    @click.option("--forward", metavar="NAME@SERVER", help="Where all messages go on to.")
+    @click.option(
+        "--cluster", metavar="SERVER,...", help="All servers that have a member of it, this one among them."
+    )
     @_FLAGS[kind]
     @master_timeout_option
-    def command(config: Path, server: str, name: str, master_timeout_s: float, **options: Any) -> None:
+    def command(
+        config: Path,
+        server: str,
+        name: str,
+        master_timeout_s: float,
+        cluster: str | None,
+        **options: Any,
+    ) -> None:
         given = {key: value for key, value in options.items() if value is not None}
+        if cluster is not None:
+            given["peers"] = _peers(config, server, name, cluster)
         settings = DestinationSettings(**given)
+        flaw = settings.flaw(kind)
+        if flaw:
+            raise WrongArgument(f"{flaw}.")
+        if settings.forward:
+            _check_server(_servers(config), settings.forward.rpartition("@")[2])
         if not name.isprintable() or "@" in name or not name.strip():
             raise WrongArgument(
                 f"{name!r} cannot be the name of a {kind.value}; give printable text without @."
@@ -266,6 +289,28 @@ def _create(kind: Kind) -> click.Command:
             deploy(admin, manager, master_timeout_s)
 
     return command
+
+
+def _servers(config: Path) -> list[str]:
+    with reported_errors():
+        return [each.name for each in read_config(config).servers]
+
+
+def _check_server(known: list[str], server: str) -> None:
+    if server not in known:
+        raise WrongArgument(f"the file has no server {server}; it has {', '.join(known)}.")
+
+
+def _peers(config: Path, server: str, name: str, cluster: str) -> tuple[str, ...]:
+    """Return the other members of a clustered destination. Raises WrongArgument."""
+    servers, known = cluster.split(","), _servers(config)
+    if server not in servers or len(servers) < 2 or len({*servers}) < len(servers):
+        raise WrongArgument(
+            f"--cluster is {cluster!r}; give all servers that have a member, as in s1,s2, with {server}."
+        )
+    for each in servers:
+        _check_server(known, each)
+    return tuple(f"{name}@{each}" for each in servers if each != server)
 
 
 def _pausing(kind: Kind, verb: str, paused: bool, does: str) -> click.Command:

@@ -5,6 +5,7 @@ import ipaddress
 import attrs
 
 from .causal_domains import check_causal_domains
+from .destinations import check_destinations
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .report import Report, quoted
 from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
@@ -24,6 +25,7 @@ def check(draft: Draft, report: Report) -> tuple[Server, ...]:
             _check_replicas(each.server, report)
             _check_services(draft, each.server, report)
         _check_networks(draft, report)
+        check_destinations([each.server for each in draft.servers], report)
         if all_declared:
             # Otherwise these would report a misspelt domain once more.
             for each in draft.servers:

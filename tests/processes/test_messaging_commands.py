@@ -37,8 +37,26 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, Pa
         yield servers, place / "data" / "local-a3servers.xml"
 
 
-def _run(site: tuple[Servers, Path], kind: str, verb: str, *words: str) -> Result:
-    arguments = [kind, verb, str(site[1]), "--server", "s0", *words]
+@pytest.fixture
+def two_servers(tmp_path: Path) -> Iterator[tuple[Servers, Path]]:
+    """Return two plain servers with a clustered queue, and one queue that forwards to the other server."""
+    one = '<queue name="wide" cluster="s0 s1"/><queue name="near" forward="far@s1"/>'
+    two = (
+        XML[XML.index("  <server") : XML.index("</config>")]
+        .replace('"s0"', '"s1"')
+        .replace('id="0"', 'id="1"')
+    )
+    two = two.replace("16300", "16301").replace("2560", "2561")
+    two = two.replace('<queue name="orders"/>', '<queue name="wide" cluster="s0 s1"/><queue name="far"/>')
+    text = XML.replace('<queue name="orders"/>', one).replace("</config>", f"{two}</config>")
+    path = tmp_path / "a3servers.xml"
+    path.write_text(text)
+    with Servers(path, free_ports=True, data=tmp_path / "data") as servers:
+        yield servers, tmp_path / "data" / "local-a3servers.xml"
+
+
+def _run(site: tuple[Servers, Path], kind: str, verb: str, *words: str, server: str = "s0") -> Result:
+    arguments = [kind, verb, str(site[1]), "--server", server, *words]
     return CliRunner().invoke(cli, arguments, catch_exceptions=False)
 
 
@@ -164,3 +182,36 @@ def test_a_load_with_a_rate_keeps_to_it_and_says_what_is_wrong(site: tuple[Serve
     assert (missing.exit_code, "there is no queue nothing" in missing.stderr) == (1, True)
     wrong = CliRunner().invoke(cli, ["bench", url, "--queue", "a", "--topic", "b"])
     assert wrong.exit_code == 2
+
+
+def test_destinations_of_servers_that_the_file_lacks_are_not_made(site: tuple[Servers, Path]) -> None:
+    for option, value in (("--forward", "orders@s9"), ("--cluster", "s0,s9")):
+        refused = _run(site, "queue", "create", "wide", option, value)
+        assert (refused.exit_code, refused.stderr) == (2, "quorate: the file has no server s9; it has s0.\n")
+    refused = _run(site, "queue", "create", "wide", "--cluster", "s9")
+    assert "give all servers that have a member, as in s1,s2, with s0." in refused.stderr
+    refused = _run(site, "queue", "create", "wide", "--forward", "orders")
+    assert "'orders' is not a destination of another server; write name@server." in refused.stderr
+
+
+def test_a_clustered_queue_shows_where_it_fetches_messages(two_servers: tuple[Servers, Path]) -> None:
+    servers, _ = two_servers
+    with (
+        servers.connect("s0") as one,
+        servers.connect("s1") as two,
+        Session(one, timeout=BOUND_S) as sender,
+        Session(two, timeout=BOUND_S) as receiver,
+    ):
+        consumer = receiver.consumer("wide")
+        sender.send("wide", "a")
+        message = consumer.receive()
+        assert message is not None
+        assert message.body == "a"
+        sender.send("near", "b")
+        message = receiver.consumer("far").receive()
+        assert message is not None
+        assert message.body == "b"
+        shown = _run(two_servers, "queue", "show", "wide", server="s1").output
+        assert "fetches       from queue:wide@s0: 1 messages so far, 1000 under way\n" in shown
+        shown = _run(two_servers, "queue", "show", "near").output
+        assert "forwards      to queue:far@s1: 1 messages so far, 0 under way\n" in shown

@@ -98,20 +98,11 @@ def test_only_the_last_link_carries_a_name_without_its_server() -> None:
     assert note.to == "someone"
 
 
-@pytest.mark.parametrize(
-    ("to", "told"),
-    [
-        ("nobody@s2", "nobody"),
-        ("nobody@s1", "nobody"),
-        ("#2.2.9999", "#2.2.9999"),
-        ("far@s3", "far@s3"),
-        ("#3.3.1025", "#3.3.1025"),
-    ],
-)
-def test_what_cannot_be_delivered_comes_back_to_its_sender(world: World, to: str, told: str) -> None:
+@pytest.mark.parametrize("to", ["nobody", "nobody@s2", "nobody@s1", "#2.2.9999", "far@s3", "#3.3.1025"])
+def test_what_cannot_be_delivered_comes_back_to_its_sender(world: World, to: str) -> None:
     echo(world, 0, "near").to = to
     world.post(0, call(1, "near"))
-    assert echo(world, 0, "near").failures == [told]
+    assert echo(world, 0, "near").failures == [to]
     assert sum(harness.engine.dead_letters for harness in world.servers.values()) == 1
 
 

@@ -27,15 +27,17 @@ from quorate.testing import Harness
 __all__ = ["Client", "Site"]
 
 N = TypeVar("N", bound=Notification)
-_CLIENTS = 1
+_CLIENTS = 9
 """The server of the clients."""
+SERVERS = {"s0": 0, "s1": 1, "s2": 2, "clients": _CLIENTS}
 
 
 class Site:
     """A server with destinations, and clients whose proxies are played by the test."""
 
-    def __init__(self) -> None:
-        self.harness = Harness(0, {"s0": 0, "s1": _CLIENTS})
+    def __init__(self, server: int = 0) -> None:
+        self.server = server
+        self.harness = Harness(server, SERVERS)
         self._clients: dict[AgentId, Client] = {}
         self._sent = self._received = 0
 
@@ -55,7 +57,8 @@ class Site:
 
     def client(self) -> "Client":
         """Return a new client."""
-        identity = AgentId(_CLIENTS, _CLIENTS, FIRST_CONNECTION_STAMP + len(self._clients))
+        stamp = FIRST_CONNECTION_STAMP + 1000 * self.server + len(self._clients)
+        identity = AgentId(_CLIENTS, _CLIENTS, stamp)
         client = self._clients[identity] = Client(self, identity)
         return client
 

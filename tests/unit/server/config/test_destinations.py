@@ -47,6 +47,14 @@ def test_queues_and_topics_are_declared_agents(good: Good) -> None:
         ('<queue name="a" redelivery_multiplier="0"/>', "redelivery_multiplier is 0.0; give 1 to 100"),
         ('<queue name="a" max_message_bytes="0"/>', "max_message_bytes is 0; give 1 or more"),
         ('<queue name="a" full="maybe"/>', "full"),
+        (
+            '<queue name="a" cluster="s7 s8"/>',
+            "cluster of queue a is 's7 s8'; write the names of all servers that have a member, s0 among them",
+        ),
+        ('<queue name="a" forward="b"/>', "'b' is not a destination of another server; write name@server"),
+        ('<topic name="a" forward="b@s7"/>', "topic a forwards to b@s7; there is no such server."),
+        ('<queue name="a" forward="a@s0"/>', "queue a forwards to itself; name another one."),
+        ('<topic name="a" cluster="s0 s7"/>', "topic a has a member at a@s7; there is no such server."),
         ("<queue/>", "name"),
     ],
 )
