@@ -129,11 +129,11 @@ def _show(kind: Kind) -> click.Command:
         for field, value in _object(found).items():
             if field not in ("subscriptions", "links"):
                 click.echo(f"{field:<13} {value}")
-        for each in found.links:
-            way = f"to {each.target}" if each.does == "forwards" else f"from {each.target}"
-            problem = f"; {each.problem}" if each.problem else ""
-            moved = f"{each.moved} messages so far, {each.under_way} under way"
-            click.echo(f"{each.does:<13} {way}: {moved}{problem}")
+        for link in found.links:
+            way = f"to {link.target}" if link.does == "forwards" else f"from {link.target}"
+            problem = f"; {link.problem}" if link.problem else ""
+            moved = f"{link.moved} messages so far, {link.under_way} under way"
+            click.echo(f"{link.does:<13} {way}: {moved}{problem}")
         if kind is Kind.TOPIC:
             table = Table(box=None, pad_edge=False)
             for title in (
