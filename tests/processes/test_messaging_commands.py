@@ -138,7 +138,8 @@ def test_a_transaction_in_doubt_is_listed_and_ended_by_hand(site: tuple[Servers,
 
 
 def test_a_queue_is_paused_resumed_and_its_messages_are_moved(site: tuple[Servers, Path]) -> None:
-    _run(site, "queue", "create", "dead")
+    for title in ("dead", "moved"):
+        _run(site, "queue", "create", title)
     with site[0].connect("s0") as connection, Session(connection, timeout=BOUND_S) as session:
         for number in range(5):
             session.send("dead", number.to_bytes())
@@ -146,7 +147,7 @@ def test_a_queue_is_paused_resumed_and_its_messages_are_moved(site: tuple[Server
         with session.consumer("dead") as consumer:
             with pytest.raises(RequestTimeout):
                 consumer.receive(0.5)
-            assert _run(site, "queue", "move", "dead", "bills", "--limit", "2").output == (
+            assert _run(site, "queue", "move", "dead", "moved", "--limit", "2").output == (
                 "2 messages were moved.\n"
             )
             assert "goes on; 3 messages wait" in _run(site, "queue", "resume", "dead").output
