@@ -27,6 +27,7 @@ from quorate.messaging.agents.subscription import Consumer as HeldConsumer
 from quorate.messaging.agents.subscription import Subscription
 from quorate.messaging.agents.transactions import Staged
 
+from ....long import amount
 from .clients import Site
 from .ledger import Broken, Consumer, Copy, Ledger, Message, Place, State
 
