@@ -59,6 +59,10 @@ COMMANDS = {
     ),
     "topic": Entry("quorate.messaging.commands.destinations:topic", "Make, list, show and purge topics."),
     "bench": Entry("quorate.messaging.commands.bench:bench", "Put load on a queue or topic, and measure it."),
+    "joram-admin": Entry(
+        "quorate.messaging.commands.joram_admin:joram_admin",
+        "Make the queues and topics of a joramAdmin.xml.",
+    ),
     "xa": Entry("quorate.messaging.commands.xa:xa", "List prepared transactions, and end them by hand."),
     "simulate": Entry(
         "quorate.testing.schedules.command:command", "Simulate replicas and faults; check every step."

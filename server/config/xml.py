@@ -49,16 +49,25 @@ def read_tree(path: Path, report: Report) -> Element:
 
     Structural problems go to ``report``. Raises ConfigError if nothing more can be read.
     """
-    data = _read_bytes(path, report.file)
-    root = _parse(data, report)
-    lines = _start_lines(data, root, report)
-    report.raise_if_problems()
-    tree = _with_lines(root, lines, report)
+    root, tree = _read(path, report)
     check_vocabulary(tree, root, report)
     report.broken = bool(report.problems)
     if tree.tag != "config":
         report.raise_if_problems()
     return tree
+
+
+def read_elements(path: Path, report: Report) -> Element:
+    """Return the tree of a file of another vocabulary. Raises ConfigError if it cannot be read."""
+    return _read(path, report)[1]
+
+
+def _read(path: Path, report: Report) -> tuple[_Node, Element]:
+    data = _read_bytes(path, report.file)
+    root = _parse(data, report)
+    lines = _start_lines(data, root, report)
+    report.raise_if_problems()
+    return root, _with_lines(root, lines, report)
 
 
 def _read_bytes(path: Path, name: str) -> bytes:

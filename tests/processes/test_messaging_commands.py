@@ -216,3 +216,18 @@ def test_a_clustered_queue_shows_where_it_fetches_messages(two_servers: tuple[Se
         assert "fetches       from queue:wide@s0: 1 messages so far, 1000 under way\n" in shown
         shown = _run(two_servers, "queue", "show", "near").output
         assert "forwards      to queue:far@s1: 1 messages so far, 0 under way\n" in shown
+
+
+def test_the_destinations_of_a_joram_admin_file_are_made_once(
+    site: tuple[Servers, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "joramAdmin.xml"
+    file.write_text(
+        '<JoramAdmin><User name="a"/><Queue name="legacy" DMQ="old"/><DMQueue name="old"/></JoramAdmin>'
+    )
+    arguments = ["joram-admin", str(site[1]), str(file)]
+    first, second = (CliRunner().invoke(cli, arguments, catch_exceptions=False) for _ in range(2))
+    assert first.stdout == "queue legacy of s0 was made\nqueue old of s0 was made\n"
+    assert "1: <User> is ignored: users are declared in a3servers.xml." in first.stderr
+    assert second.stdout.splitlines()[0] == "queue legacy of s0 is there already, and stays as it is"
+    assert (first.exit_code, second.exit_code) == (0, 0)
