@@ -31,7 +31,7 @@ ARROWS: dict[str, set[str]] = {
     "hachannel": set(),
     "engine": {"agents"},
     "client": {"agents"},
-    "messaging": {"agents", "client", "server.admin", "server.cli"},
+    "messaging": {"agents", "client", "server.admin", "server.cli", "server.config"},
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns, and one record of what was
