@@ -105,6 +105,8 @@ class Subscription:
     """In the order in which they get messages next."""
     exclusive: str = ""
     """The consumer that gets all messages; the others wait until it is closed."""
+    heirs: dict[str, None] = attrs.field(factory=dict[str, None])
+    """The other consumers that asked for all messages, in the order in which they get them."""
     matches: dict[str, dict[int, Ranges]] = attrs.field(factory=dict[str, dict[int, Ranges]])
     """By selector of a consumer and priority: messages that match, ready ones and some that are not."""
     scans: dict[str, list[int]] = attrs.field(factory=dict[str, list[int]])
@@ -374,6 +376,8 @@ class Subscription:
         self.consumers[key] = consumer
         if exclusive and not self.exclusive:
             self.exclusive = key
+        elif exclusive:
+            self.heirs[key] = None
         if not consumer.selector or consumer.selector in self.matches:
             return False
         self.matches[consumer.selector] = {}
@@ -385,8 +389,10 @@ class Subscription:
         consumer = self.consumers.pop(key, None)
         if consumer is None:
             return None
+        self.heirs.pop(key, None)
         if self.exclusive == key:
-            self.exclusive = ""
+            self.exclusive = next(iter(self.heirs), "")
+            self.heirs.pop(self.exclusive, None)
         selector = consumer.selector
         if selector and all(other.selector != selector for other in self.consumers.values()):
             del self.matches[selector]

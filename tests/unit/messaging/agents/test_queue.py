@@ -249,6 +249,25 @@ def test_a_message_that_comes_back_too_often_goes_to_the_dead_message_queue(
     assert delivery.pack.column("deliveries") == [2]
 
 
+def test_a_message_that_nobody_can_handle_spares_its_neighbours(
+    site: Site, producer: Client, consumer: Client
+) -> None:
+    site.queue("dead")
+    queue = site.queue(max_deliveries=3, dead_queue="dead")
+    producer.publish(queue, "before", "poison", "after")
+    got: list[tuple[str, int, int]] = []
+    for _ in range(3):
+        # Each time the client dies of the message, with its neighbours in its buffer.
+        victim = site.client()
+        victim.consume(queue)
+        got += victim.messages()
+        victim.close(queue, seen=[2])
+    consumer.consume(queue)
+    assert [text for text, _, _ in got].count("poison") == 3
+    assert consumer.messages() == [("before", 1, 0), ("after", 3, 0)]
+    assert site.depth("queue:dead") == 1
+
+
 def test_rejected_messages_go_to_the_dead_message_queue_in_order(
     site: Site, producer: Client, consumer: Client
 ) -> None:
@@ -551,3 +570,19 @@ def test_only_the_exclusive_consumer_gets_messages_until_it_closes(
 def test_a_consumer_is_opened_once_it_can_get_messages(site: Site, consumer: Client) -> None:
     queue = site.queue()
     assert consumer.tell(queue, OpenConsumer(1))[-1] == ConsumerOpened(1)
+
+
+def test_the_next_exclusive_consumer_follows_one_whose_connection_has_ended(
+    site: Site, producer: Client, consumer: Client
+) -> None:
+    queue = site.queue()
+    consumer.consume(queue, exclusive=True)
+    plain, heir = site.client(), site.client()
+    plain.consume(queue)
+    heir.consume(queue, exclusive=True)
+    producer.publish(queue, "a", "b")
+    assert (consumer.texts(), plain.texts(), heir.texts()) == (["a", "b"], [], [])
+    consumer.end(queue)
+    assert (plain.texts(), heir.texts()) == ([], ["a", "b"])
+    heir.close(queue, seen=[1, 2])
+    assert plain.texts() == ["a", "b"]
