@@ -4,7 +4,7 @@ import attrs
 
 from ...agents import FIRST_CONNECTION_STAMP, ColumnValue, Context, Notification, UnknownAgent, reacts
 from .administered import Administered
-from .destination_base import described
+from .destination_base import count_of, described
 from .links import RETRY_S, Link, LinkState, Pull
 from .protocol import (
     CloseConsumer,
@@ -151,7 +151,7 @@ class Linked(Administered):
         if link is not None:
             link.credit_messages, link.credit_bytes = note.credit_messages, note.credit_bytes
             subscription, taken = self._carried(link, link.confirmed(note.upto))
-            moved = sum([end - first for first, end in taken])
+            moved = count_of(taken)
             link.moved += moved
             self.accepted += moved
             self._done(subscription, taken)

@@ -1,6 +1,5 @@
 """`quorate queue` and `quorate topic`: make, list, show, browse, move, pause and purge destinations."""
 
-import secrets
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +9,6 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from ...agents import Create
 from ...server.admin import wire
 from ...server.cli.agents import agents_of
 from ...server.cli.common import (
@@ -24,7 +22,6 @@ from ...server.cli.common import (
     reported_errors,
     server_option,
 )
-from ...server.cli.deploy import deploy
 from ...server.cli.terminal import console
 from ..agents.administered import (
     DeliveryPaused,
@@ -35,13 +32,12 @@ from ..agents.administered import (
     Purge,
     Purged,
 )
-from ..agents.destination import Destination
-from ..agents.manager import MANAGER, MessagingManager
 from ..agents.protocol import PROPERTY_PREFIX, Browse, Browsed
 from ..agents.settings import DestinationSettings, FullPolicy, Kind
 from ..agents.transactions import Moved
 from ..client.bodies import decode_body
 from .asking import ask, asked
+from .making import make_destination, make_manager, name_flaw
 
 __all__ = ["queue", "topic"]
 
@@ -272,21 +268,12 @@ def _create(kind: Kind) -> click.Command:
             raise WrongArgument(f"{flaw}.")
         if settings.forward:
             _check_server(_servers(config), settings.forward.rpartition("@")[2])
-        if not name.isprintable() or "@" in name or not name.strip():
-            raise WrongArgument(
-                f"{name!r} cannot be the name of a {kind.value}; give printable text without @."
-            )
-        state = {"kind": kind.value, "title": name, "settings": settings}
-        location = f"{Destination.__module__}:{Destination.__qualname__}"
-        create = Create(
-            location, f"{kind.value}:{name}", msgspec.msgpack.encode(state), None, secrets.token_hex(16)
-        )
-        location = f"{MessagingManager.__module__}:{MessagingManager.__qualname__}"
-        manager = Create(location, MANAGER, b"", None, MANAGER, once=True)
+        if flaw := name_flaw(kind, name):
+            raise WrongArgument(flaw)
         with reported_errors():
             (admin,) = admins(read_config(config), server)
-            click.echo(deploy(admin, create, master_timeout_s))
-            deploy(admin, manager, master_timeout_s)
+            click.echo(make_destination(admin, kind, name, settings, master_timeout_s))
+            make_manager(admin, master_timeout_s)
 
     return command
 

@@ -1,14 +1,11 @@
 """`quorate joram-admin`: make the queues and topics of a joramAdmin.xml of Joram."""
 
-import secrets
 from pathlib import Path
 from typing import Final
 
 import attrs
 import click
-import msgspec
 
-from ...agents import Create
 from ...server.admin import wire
 from ...server.admin.client import ServerAdmin
 from ...server.cli.agents import agents_of
@@ -19,14 +16,12 @@ from ...server.cli.common import (
     read_config,
     reported_errors,
 )
-from ...server.cli.deploy import deploy
 from ...server.config import Config
 from ...server.config.dtd import Element
 from ...server.config.report import Report
 from ...server.config.xml import read_elements
-from ..agents.destination import Destination
-from ..agents.manager import MANAGER, MessagingManager
 from ..agents.settings import DestinationSettings, Kind
+from .making import make_destination, make_manager, name_flaw
 
 __all__ = ["JoramDestination", "joram_admin", "read_joram_admin"]
 
@@ -66,10 +61,8 @@ class _Reading:
         """Read a queue or topic; peers: the other members of its cluster."""
         kind, title = _KINDS[element.tag], element.get("name") or ""
         where = f"{element.tag} {title}"
-        if not title.strip() or not title.isprintable() or "@" in title:
-            self.report.problem(
-                element.line, f"{title!r} cannot be the name of a {kind.value}; give text without @."
-            )
+        if flaw := name_flaw(kind, title):
+            self.report.problem(element.line, flaw)
             return
         server = self.server_of(element)
         if server is None:
@@ -182,9 +175,7 @@ def joram_admin(config: Path, file: Path, master_timeout_s: float) -> None:
             for each in wanted:
                 if each.server == server:
                     click.echo(_made(admin, each, master_timeout_s))
-            location = f"{MessagingManager.__module__}:{MessagingManager.__qualname__}"
-            manager = Create(location, MANAGER, b"", None, MANAGER, once=True)
-            deploy(admin, manager, master_timeout_s)
+            make_manager(admin, master_timeout_s)
 
 
 def _made(admin: ServerAdmin, wanted: JoramDestination, master_timeout_s: float) -> str:
@@ -193,8 +184,5 @@ def _made(admin: ServerAdmin, wanted: JoramDestination, master_timeout_s: float)
     rows = agents_of(admin, None, wire.Agents(anywhere=False, name=address), 1, master_timeout_s)
     if rows:
         return f"{shown} of {admin.server.name} is there already, and stays as it is"
-    state = {"kind": wanted.kind.value, "title": wanted.title, "settings": wanted.settings}
-    location = f"{Destination.__module__}:{Destination.__qualname__}"
-    create = Create(location, address, msgspec.msgpack.encode(state), None, secrets.token_hex(16))
-    deploy(admin, create, master_timeout_s)
+    make_destination(admin, wanted.kind, wanted.title, wanted.settings, master_timeout_s)
     return f"{shown} of {admin.server.name} was made"

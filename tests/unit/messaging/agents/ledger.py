@@ -18,7 +18,7 @@ left          what has ended leaves nothing in the destination
 ============  ====================================================================================
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 
 import attrs
@@ -252,9 +252,3 @@ class Ledger:
     @staticmethod
     def _broken(rule: str, text: str) -> None:
         raise Broken(f"{rule}: {text}")
-
-    # Helpers of a test
-
-    def chosen(self, consumer: Consumer, choose: Callable[[list[Copy]], list[Copy]]) -> list[Copy]:
-        """Return some of what a consumer has."""
-        return choose([consumer.held[number] for number in sorted(consumer.held)])

@@ -28,7 +28,6 @@ class Region:
 
     def __init__(self, count: int = 3) -> None:
         self.sites = [Site(server) for server in range(count)]
-        self.sent: dict[tuple[int, int], int] = {}
         self.cut: set[int] = set()
         """Servers that nothing reaches, and that nothing leaves."""
         for site in self.sites:

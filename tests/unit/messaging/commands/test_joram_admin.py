@@ -93,7 +93,7 @@ def test_what_has_no_meaning_here_is_named(config: Config) -> None:
         ("<config/>", "1: the root element is <config>; that of a joramAdmin.xml is <JoramAdmin>."),
         (_file('<Queue name="a" serverId="7"/>'), "2: serverId is '7'; a3servers.xml has the servers 0"),
         (_file('<Queue name="a" serverId="x"/>'), "2: serverId is 'x'"),
-        (_file("<Queue/>"), "2: '' cannot be the name of a queue; give text without @."),
+        (_file("<Queue/>"), "2: '' cannot be the name of a queue; give printable text without @."),
         (
             _file('<Queue name="a" nbMaxMsg="-1"/>'),
             "2: nbMaxMsg of Queue a is '-1'; write a whole number.",
