@@ -25,6 +25,9 @@ class Note(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The notification in MessagePack."""
     request: int = 0
     """Identifies a request to its sender; replies carry it back. 0: not a request."""
+    cause: int = 0
+    """The position, on the server of `sender`, of the reaction that has sent it; negative if that reaction
+    has set a timer, which is this; 0 if it came from outside."""
 
 
 class Opaque(NamedTuple):

@@ -64,12 +64,14 @@ class StampedNote(Note, array_like=True, frozen=True, gc=False):
 
 def stamped(note: Note, count: int, past: Sequence[Sent]) -> StampedNote:
     """Return a notification with its place in the causal order."""
-    return StampedNote(note.to, note.sender, note.type, note.payload, note.request, count, tuple(past))
+    return StampedNote(
+        note.to, note.sender, note.type, note.payload, note.request, note.cause, count, tuple(past)
+    )
 
 
 def unstamped(note: Note) -> Note:
     """Return a notification without its place in the causal order."""
-    return Note(note.to, note.sender, note.type, note.payload, note.request)
+    return Note(note.to, note.sender, note.type, note.payload, note.request, note.cause)
 
 
 def replaced(before: Sequence[StampedNote], after: Sequence[Note]) -> list[StampedNote]:

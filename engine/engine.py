@@ -4,17 +4,15 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
-from ..agents import FAILURES, FIRST_ROW_STAMP, AgentId, Create, Note, Outcome, RowChange, factory
-from ..agents.ids import FACTORY_ADDRESS
+from ..agents import FAILURES, FIRST_ROW_STAMP, AgentId, Note, Outcome, RowChange
 from ..agents.lifecycle import LIFECYCLE_TYPES
-from ..agents.notification import UNREADABLE
-from ..agents.proxy import CLIENT_INPUT, ProxyAgent, decode_input
 from ..agents.state_types import encoder
 from ..agents.thread_queue import Put, QueuePut
 from .batch import (
@@ -35,14 +33,14 @@ from .current_reaction import Skipped
 from .effects import Effects
 from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
+from .input_check import InputCheck
 from .lifecycle import Lifecycle
-from .reaction import Reaction
-from .recursion import FixedDepth
+from .reaction import Reaction, encode_requests
+from .recursion import FRAMES_TO_REACTION, FixedDepth
 from .row_index import ROW_SPEC, lost_rows
 from .row_writing import remove_rows, write_rows
 from .runaway import runaway_report
 from .server_links import Link
-from .state import EngineState
 from .timers import Timer
 
 __all__ = ["Engine", "EngineStopped"]
@@ -52,18 +50,14 @@ UPGRADE: Final = "quorate.upgrade/1"
 _TURNS_FOR_WAITING: Final = 100
 """Turns that one notification which waited for a paused agent may cause: itself, and what the agent gets
 until all of them are delivered, as answers of other agents."""
-_MAY_CREATE: Final = frozenset((Create.type_name, CLIENT_INPUT))
-"""Types that may be or contain a `Create` when they come from outside."""
-_CREATE: Final = Create.type_name.encode()
-_FRAMES_TO_REACTION: Final = 7
-"""Calls from `Engine.apply` to an agent's method: _apply, _process, _turn, _deliver, react, _run, method."""
+_NO_LINK: Final = (-1, 0)
 
 
 class EngineStopped(RuntimeError):
     """A reaction raised, and the settings say to stop then."""
 
 
-class Engine(EngineState):
+class Engine(InputCheck):
     """The agents of one server and their queues.
 
     A pure state machine: `apply` takes entries of the ordered log, in order, and returns what is to be done.
@@ -71,61 +65,12 @@ class Engine(EngineState):
     is drained before the next external notification.
     """
 
-    # Input
-
-    def checked(self, notes: list[Note]) -> list[Note]:
-        """Return notifications as a master submits them: each `Create` of a class that cannot be loaded here
-        is replaced by a `RefuseCreate`, which every replica answers alike.
-
-        Imports the modules of these classes. To be called for input of administrators, services and
-        configured servers only.
-        """
-        if not any(note.type in _MAY_CREATE for note in notes):
-            return notes
-        with FixedDepth(_FRAMES_TO_REACTION):
-            return [self._checked(note) for note in notes]
-
-    def _checked(self, note: Note) -> Note:
-        if note.type == CLIENT_INPUT and _CREATE in note.payload:
-            cell = self.find(note.to)
-            # Nobody else may have a module imported.
-            if cell is not None and isinstance(cell.agent, ProxyAgent) and cell.agent.administrator:
-                return self._checked_input(note)
-        return self._factory.checked(note) if self._to_factory(note) else note
-
-    def _checked_input(self, note: Note) -> Note:
-        """Return the input of a client with its requests to the factory of this server checked."""
-        try:
-            frame = decode_input(note.payload)
-        except UNREADABLE:
-            return note
-        notes = list(frame.notes)
-        for place, each in enumerate(notes):
-            asked = Note(self._client_address(each.to), note.sender, each.type, each.payload)
-            if self._to_factory(asked):
-                checked = self._factory.checked(asked)
-                if checked is not asked:
-                    notes[place] = msgspec.structs.replace(each, type=checked.type, payload=checked.payload)
-        if notes == frame.notes:
-            return note
-        payload = msgspec.msgpack.encode(msgspec.structs.replace(frame, notes=notes))
-        return msgspec.structs.replace(note, payload=payload)
-
-    def _client_address(self, to: AgentId | str) -> AgentId | str:
-        """Return the address of the factory if a client has named it so, otherwise `to`."""
-        name, at, server = to.partition("@") if isinstance(to, str) else ("", "", "")
-        if name != FACTORY_ADDRESS:
-            return to
-        try:
-            return factory(self.resolve(server) if at else self.server)
-        except ValueError:
-            return to
-
-    def _to_factory(self, note: Note) -> bool:
-        try:
-            return self._routing.locate(note.to) == (self.server, self._factory_id)
-        except ValueError:
-            return False
+    clock_ns: Callable[[], int] | None = None
+    """Measures how long reactions take, for the trace. Nothing in the state depends on it."""
+    traces_requests: bool = False
+    """Whether the trace has what reactions asked for, and not only its hash."""
+    _link: tuple[int, int] = _NO_LINK
+    """The neighbour from which the notification in progress came, and its number."""
 
     # Entries
 
@@ -142,7 +87,7 @@ class Engine(EngineState):
             self._check_ahead(payload)
         self.current.entry = index
         try:
-            with FixedDepth(_FRAMES_TO_REACTION):
+            with FixedDepth(FRAMES_TO_REACTION):
                 return self._apply(index, now_ns, payload)
         finally:
             self.current.entry = 0
@@ -177,8 +122,11 @@ class Engine(EngineState):
             effects.origin = None
         elif isinstance(item, NetInput):
             link = self._meet(item.server, item.birth, effects)
-            for note in link.accept(item.first_seq, item.notes):
+            new = link.accept(item.first_seq, item.notes)
+            for number, note in enumerate(new, link.received + 1 - len(new)):
+                self._link = (item.server, number)
                 self._turn(note, effects)
+            self._link = _NO_LINK
             effects.net_acks[item.server] = (item.birth, link.received)
         elif isinstance(item, NetAck):
             self._mail.acknowledged(item.server, item.birth, item.upto, effects)
@@ -193,7 +141,7 @@ class Engine(EngineState):
             effects.net_acks[item.server] = (item.birth, self._mail.links.delivered(item.server))
         else:
             for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
-                note = Note(timer.agent, timer.agent, timer.type, timer.payload)
+                note = Note(timer.agent, timer.agent, timer.type, timer.payload, 0, -timer.cause)
                 if timer.agent in self._paused:
                     self._paused.hold_timer(timer.agent, note)
                     continue
@@ -201,9 +149,11 @@ class Engine(EngineState):
                     self._report_timers(timer, effects)
                 self._turn(note, effects)
         if self._mail.links.holds_back:
-            for server, note in self._mail.links.deliverable():
+            links = self._mail.links
+            for server, note in links.deliverable():
+                self._link = (server, links.delivered(server))
                 self._turn(note, effects)
-                links = self._mail.links
+                self._link = _NO_LINK
                 effects.net_acks[server] = (links.peek(server).peer_birth, links.delivered(server))
         if self._paused.resuming or self._orphans:
             for note in self._released(effects):
@@ -266,22 +216,28 @@ class Engine(EngineState):
     def _turn(self, note: Note, effects: Effects) -> None:
         """React to one external notification, and to what follows from it on this server."""
         mail, settings = self._mail, self.settings
+        mail.to_servers.clear()
         local = mail.local
         max_turn, max_bytes = settings.max_turn, settings.max_turn_bytes
         if self._runaways:
             max_turn, max_bytes = self._runaways.bounds(note, max_turn, max_bytes)
         self._bound = self.position + max_turn
         begin = len(effects.trace)
-        first, step = note, mail.route
+        first = note
+        step: Callable[[Note, Effects], None] = mail.route
         mail.local_bytes = 0
         while True:
             position, traced = self.position, len(effects.trace)
+            mail.cause, sent = 0, mail.to_agents
             try:
                 step(note, effects)
             except (EngineStopped, Nondeterministic, Unloadable, ClassMissing, UpgradePending):
                 raise
             except Exception as error:
                 self._contain(error, note, position, traced, effects)
+            if mail.cause:
+                self._count_sent(effects.trace[traced], mail.to_agents - sent)
+                self._link = _NO_LINK
             if not local:
                 return
             # Each waiting notification needs a reaction: a turn that cannot end within its bound ends now.
@@ -299,6 +255,17 @@ class Engine(EngineState):
         self.stopped_turn = f"entry {effects.index}: {report}"
         self._report(effects, report)
         self._drop(local, effects)
+
+    def _count_sent(self, row: Reaction, to_agents: int) -> None:
+        """Record in the trace how many notifications a reaction has caused."""
+        if to_agents:
+            force_setattr(row, "local", to_agents)
+        to_servers = self._mail.to_servers
+        if to_servers:
+            counted = sorted(Counter(to_servers).items())
+            texts = [f"{server}*{count}" if count > 1 else str(server) for server, count in counted]
+            force_setattr(row, "remote", " ".join(texts))
+            to_servers.clear()
 
     def _drop(self, waiting: "deque[Note]", effects: Effects) -> None:
         """Record all waiting notifications of a runaway turn as dead letters, in one row of the trace."""
@@ -349,8 +316,11 @@ class Engine(EngineState):
                 return
             self._passing = None
         self.position += 1
+        self._mail.cause = self.position
         stamp = self.next_stamp
         self._before_change(cell)
+        clock_ns = self.clock_ns
+        began_ns = 0 if clock_ns is None else clock_ns()
         try:
             reacted = cell.react(note, self.now_ns, self.position, stamp, self.resolve, self.current)
         except (Unhandled, Unfit, Skipped) as error:
@@ -375,7 +345,17 @@ class Engine(EngineState):
                 saved += self._write_rows(cell, rows)
             outcome = context.outcome
             sends = 0 if outcome is None else len(outcome.sends)
-            self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp, saved=saved)
+            self._trace(
+                effects,
+                cell,
+                note,
+                sends=sends,
+                outputs=outputs,
+                stamp=stamp,
+                saved=saved,
+                requests=encode_requests(outcome) if self.traces_requests else b"",
+                duration_ns=0 if clock_ns is None else clock_ns() - began_ns,
+            )
             if context.lines:
                 effects.agent_lines += self._agent_log.lines(
                     cell, context.lines, context.dropped_lines, self.now_ns
@@ -395,14 +375,14 @@ class Engine(EngineState):
 
     def _carry_out(self, cell: Cell, outcome: Outcome, effects: Effects) -> None:
         for note in outcome.sends:
-            self._mail.route(note, effects)
+            self._mail.send(note, effects)
         for place, (topic, message) in enumerate(outcome.emitted):
             if isinstance(message, QueuePut):
                 effects.puts.append(Put(cell.identity, self.position, place, message))
             else:
                 effects.emissions.append((topic, cell.identity, message))
         for timer, due_ns, type_name, payload in outcome.timers:
-            self._timers.add(Timer(due_ns, timer, cell.identity, type_name, payload))
+            self._timers.add(Timer(due_ns, timer, cell.identity, type_name, payload, self.position))
         for timer in outcome.cancelled:
             self._timers.cancel(cell.identity, timer)
         if outcome.deleted:
@@ -438,6 +418,7 @@ class Engine(EngineState):
     def _factory_turn(self, note: Note, effects: Effects) -> None:
         """React to a notification to the factory agent of this server."""
         self.position += 1
+        self._mail.cause = self.position
         if note.type in LIFECYCLE_TYPES:
             self._lifecycle_turn(note, effects)
             return
@@ -477,7 +458,7 @@ class Engine(EngineState):
             self._report(effects, f"factory: {result.error}")
         self._mail.answer(note, self._factory_id, result.answer, effects)
         for each in result.resent:
-            self._mail.route(each, effects)
+            self._mail.send(each, effects)
 
     # Versions of classes
 
@@ -540,6 +521,7 @@ class Engine(EngineState):
         self.dead_letters += 1
         self._letters.add(self.dead_letters, self.now_ns, reason, note)
         self.position += 1
+        self._mail.cause = self._mail.cause or self.position
         self._trace(effects, None, note, kind="deadletter", error=reason, stamp=self.next_stamp)
         self._report(effects, f"dead letter: {note.type} from {note.sender} to {note.to}: {reason}")
 
@@ -563,6 +545,8 @@ class Engine(EngineState):
         name: str = "",
         state: bytes = b"",
         saved: bytes = b"",
+        requests: bytes = b"",
+        duration_ns: int = 0,
     ) -> None:
         identity = (
             cell.identity if cell is not None else note.to if isinstance(note.to, AgentId) else self._outside
@@ -585,6 +569,12 @@ class Engine(EngineState):
             stamp,
             name,
             state,
+            note.cause,
+            *self._link,
+            0,
+            "",
+            requests,
+            duration_ns,
         )
         effects.trace.append(reaction)
         effects.marks.append(mark_of(reaction, saved))

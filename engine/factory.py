@@ -113,10 +113,10 @@ class Factory:
             spec = self._load(ask.class_name)
         except BaseException as error:  # also SystemExit, which must not end the process
             refusal = RefuseCreate(ask.class_name, reason_of(error), ask.key)
-            return Note(note.to, note.sender, refusal.type_name, encode(refusal), note.request)
+            return Note(note.to, note.sender, refusal.type_name, encode(refusal), note.request, note.cause)
         if spec.version and not ask.version:
             pinned = attrs.evolve(ask, version=spec.version)
-            return Note(note.to, note.sender, note.type, encode(pinned), note.request)
+            return Note(note.to, note.sender, note.type, encode(pinned), note.request, note.cause)
         return note
 
     def _refuse(self, ask: RefuseCreate, stamp: int) -> FactoryResult:

@@ -9,10 +9,12 @@ an agent or runs a reaction again.
 import sys
 from typing import Final
 
-__all__ = ["REACTION_DEPTH", "FixedDepth", "stack_depth"]
+__all__ = ["FRAMES_TO_REACTION", "REACTION_DEPTH", "FixedDepth", "stack_depth"]
 
 REACTION_DEPTH: Final = 1000
 """Calls that a reaction may nest, the call of the agent's method included."""
+FRAMES_TO_REACTION: Final = 7
+"""Calls from `Engine.apply` to an agent's method: _apply, _process, _turn, _deliver, react, _run, method."""
 
 
 class FixedDepth:

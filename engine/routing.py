@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from ..agents import (
     FAILURES,
@@ -108,19 +109,34 @@ class Mail:
         self.local_bytes = 0
         """Bytes of the payloads that were appended to `local` in the present turn."""
         self.links = Links()
+        self.cause = 0
+        """The position of the reaction in progress: that of what `send` and `answer` send."""
+        self.to_agents = 0
+        """Counts the notifications that were appended to `local`."""
+        self.to_servers: list[int] = []
+        """The servers of the notifications that were pushed on links since it was cleared."""
         self._server = server
         self._routing = routing
         self._settings = settings
         self._lost = lost
         self._outside = outside(server)
 
-    def route(self, note: Note, effects: Effects) -> None:
-        """Append a notification to the queue, the link or the replies that its address says."""
+    def send(self, note: Note, effects: Effects) -> None:
+        """Route a notification that nobody else has, with the reaction in progress as its cause."""
+        self.route(note, effects, self.cause)
+
+    def route(self, note: Note, effects: Effects, cause: int = 0) -> None:
+        """Append a notification to the queue, the link or the replies that its address says.
+
+        `cause`: what `Note.cause` is to be, unless it leaves the agents; 0 to let it as it is.
+        """
         try:
             host, local = self._routing.locate(note.to)
         except ValueError:
             self.unknown(note, effects)
             return
+        if cause and local != self._outside:
+            force_setattr(note, "cause", cause)
         if host != self._server:
             self._send_on_link(note, host, local, effects)
         elif local == self._outside:
@@ -128,6 +144,7 @@ class Mail:
         else:
             self.local.append(note if local is note.to else msgspec.structs.replace(note, to=local))
             self.local_bytes += len(note.payload)
+            self.to_agents += 1
 
     def _send_on_link(self, note: Note, host: int, local: AgentId | str, effects: Effects) -> None:
         hop = self._routing.next_hop(host)
@@ -153,6 +170,7 @@ class Mail:
         if local is not note.to and (hop == host or isinstance(local, AgentId)):
             note = msgspec.structs.replace(note, to=local)
         effects.network.setdefault(hop, []).append(self.links.push(link, note))
+        self.to_servers.append(host)
 
     def acknowledged(self, server: int, birth: int, upto: int, effects: Effects) -> None:
         """Remove what another server holds, as `Links.acknowledge` does; report the end of congestion."""
@@ -185,4 +203,4 @@ class Mail:
 
     def answer(self, note: Note, sender: AgentId, answer: Notification, effects: Effects) -> None:
         """Send an answer to the sender of `note`."""
-        self.route(Note(note.sender, sender, answer.type_name, encode(answer), note.request), effects)
+        self.send(Note(note.sender, sender, answer.type_name, encode(answer), note.request), effects)

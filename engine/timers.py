@@ -20,6 +20,8 @@ class Timer(msgspec.Struct, array_like=True, frozen=True):
     agent: AgentId
     type: str
     payload: bytes
+    cause: int = 0
+    """The position of the reaction that has set it."""
 
 
 @attrs.define(eq=False)

@@ -15,6 +15,7 @@ from .errors import NoTrace
 from .files import SourceId
 from .frames import Progress, Trace, ignore, spark_functions
 from .reports import AgentResult, Report, RerunReport
+from .schema import IDENTITY
 from .totals import merged
 from .verification import verify_trace
 
@@ -29,7 +30,6 @@ RESULT = (
 )
 RESULTS_PER_BATCH = 1000
 PARTITIONS_PER_CORE = 2
-IDENTITY = ("server", "server_id", "replica", "incarnation")
 
 
 def rerun(

@@ -1,6 +1,7 @@
 """The columns of a trace file: what the servers write and the jobs read.
 
 The columns after the first four are the fields of `quorate.engine.reaction.Reaction`, in their order.
+All replicas of a server agree on them, except on the last two.
 """
 
 import json
@@ -10,9 +11,21 @@ from typing import Any, cast
 
 import attrs
 
-__all__ = ["COLUMNS", "MARK", "SCHEMA_VERSION", "WRITER_DROPPED", "Origin", "arrow_schema", "ddl"]
+__all__ = [
+    "COLUMNS",
+    "CONTENT",
+    "EVENTS_SUFFIX",
+    "IDENTITY",
+    "MARK",
+    "OWN",
+    "SCHEMA_VERSION",
+    "WRITER_DROPPED",
+    "Origin",
+    "arrow_schema",
+    "ddl",
+]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MARK = b"quorate.trace"
 """Key in a file's metadata; its value is the schema version. A file without it is not a trace."""
 WRITER_DROPPED = b"quorate.dropped"
@@ -46,8 +59,24 @@ COLUMNS: dict[str, str] = {
     "stamp": "bigint",
     "name": "string",
     "state": "binary",
+    "cause": "bigint",
+    "link": "int",
+    "number": "bigint",
+    "local": "int",
+    "remote": "string",
+    "requests": "binary",
+    "duration_ns": "bigint",
 }
 """Name and Spark SQL type of each column."""
+IDENTITY = tuple(COLUMNS)[:4]
+"""Columns that say who wrote a row."""
+OWN = ("requests", "duration_ns")
+"""Columns that each replica has for itself: one of them may not trace requests, and durations differ."""
+CONTENT = tuple(name for name in COLUMNS if name not in IDENTITY and name not in OWN)
+"""Columns that must be equal on all replicas. The hash of the requests, `outputs`, is one of them."""
+
+EVENTS_SUFFIX = ".events.jsonl"
+"""End of the name of a file with the views and the mastership of one incarnation."""
 
 ARROW = {"int": "int32", "bigint": "int64", "binary": "binary"}
 

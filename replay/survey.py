@@ -8,7 +8,7 @@ import attrs
 
 from .frames import any_of, spark_functions
 from .reports import Span
-from .schema import COLUMNS
+from .schema import CONTENT
 
 __all__ = [
     "BLOCK_SHIFT",
@@ -23,9 +23,6 @@ __all__ = [
 
 BLOCK_SHIFT = 14
 """A block has 2**14 positions: small enough to compare row by row, large enough that there are few."""
-
-CONTENT = tuple(COLUMNS)[4:]
-"""Columns that must be equal on all replicas: all but the writer's identity."""
 
 
 @attrs.frozen

@@ -15,7 +15,8 @@ from .faults import RowFindings, ServerFindings, Triage, compare_rows, find_faul
 from .files import SourceId
 from .frames import Progress, Trace, ignore
 from .reports import Divergence, Report, ServerReport, Side, Span
-from .survey import CONTENT, Block, block_bounds, block_details, expected_digests, rows_at, survey
+from .schema import CONTENT
+from .survey import Block, block_bounds, block_details, expected_digests, rows_at, survey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

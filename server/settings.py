@@ -30,6 +30,8 @@ class ReplicaSettings:
     """Property ``trace``: write a trace; true by default."""
     trace_roll_s: float
     """Property ``trace_roll_s``: a file of the trace is closed when its oldest row is this old."""
+    trace_outputs: bool
+    """Property ``trace_outputs``: the trace has what reactions asked for, not only its hash."""
     trace_keep_bytes: int
     """Property ``trace_keep_bytes``: the oldest files of the trace are removed above it; 0: none are."""
     trace_keep_s: int
@@ -82,6 +84,7 @@ class ReplicaSettings:
             secret=config.setting("secret", server=server.id, replica=replica.id),
             trace=boolean("trace", True),
             trace_roll_s=seconds("trace_roll_s", 10.0),
+            trace_outputs=boolean("trace_outputs", False),
             trace_keep_bytes=whole("trace_keep_bytes", DEFAULT_TRACE_BYTES),
             trace_keep_s=whole("trace_keep_s", 0),
             channel=channel,

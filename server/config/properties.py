@@ -104,6 +104,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "trace": _boolean,
     "trace_keep_bytes": _whole(0, 10**15 - 1),
     "trace_keep_s": _whole(0, 10**10),
+    "trace_outputs": _boolean,
     "trace_roll_s": _seconds,
 }
 """By name: a function that returns what is wrong with a value, None if nothing is. Their meaning is in

@@ -536,6 +536,7 @@ class Node:
             self._release(self._held)
         self._switch.begin_view(event)
         self._transfer.begin_view(master=event.master == self.me)
+        self._out.views.append(event)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
         self._mastership.follow_view(now, event)

@@ -6,7 +6,7 @@ import attrs
 
 from ...agents.thread_queue import Put
 from ...engine import Capture, Effects, Reaction, StagedPart
-from ...hachannel import LogRecord, Message, Seat
+from ...hachannel import LogRecord, Message, Seat, ViewEvent
 from .batching import BatchLimits
 
 __all__ = ["NodeSettings", "Output", "QueuePuts", "RoleChange"]
@@ -81,6 +81,8 @@ class Output:
     """The entry after which the state of this replica was replaced by that of another one, if it was."""
     trace: list[Reaction]
     """Reactions of this replica, whatever its role."""
+    views: list[ViewEvent]
+    """The views that are active from the entries before on."""
     roles: list[RoleChange]
     """Networks and services to start or stop."""
     committed: list[int]
@@ -109,6 +111,7 @@ class Output:
         self.puts = []
         self.state_after = None
         self.trace = []
+        self.views = []
         self.roles = []
         self.committed = []
         self.lines = []

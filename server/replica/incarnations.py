@@ -1,5 +1,7 @@
 """The incarnation of a process, and its node."""
 
+import time
+
 from ...agents import AgentError
 from ...agents.thread_queue import Put
 from ...engine import Engine, Reaction, import_modules
@@ -63,6 +65,9 @@ class Incarnations:
             routes=context.config.routes(server.id),
             causal=context.config.causal_domains(server.id),
         )
+        if context.settings.trace:
+            engine.clock_ns = time.perf_counter_ns
+            engine.traces_requests = context.settings.trace_outputs
         self._watchdog.watch(engine)
         log = self._recover(engine)
         try:

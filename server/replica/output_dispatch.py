@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from ...engine import Reaction
+from ...hachannel import ViewEvent
 from ..context import ReplicaContext
 from ..local.local_replica import LocalReplica
 from ..master.master import MasterSide
@@ -26,6 +27,10 @@ class TracePort(Protocol):
 
     def write(self, reactions: list[Reaction]) -> None:
         """Record reactions, which follow each other."""
+        ...
+
+    def view(self, event: ViewEvent) -> None:
+        """Record that a view is active."""
         ...
 
 
@@ -69,6 +74,8 @@ class OutputDispatch:
             self._local.fill(out)
         if out.trace:
             self._trace.write(out.trace)
+        for view in out.views:
+            self._trace.view(view)
         for line in out.lines:
             context.log(line)
         for sentence in out.divergences:

@@ -158,6 +158,7 @@ class Replica:
             self._node_ended("stopped", False)
 
     def _follow_role(self, role: RoleChange) -> None:
+        self.trace.role(role)
         if not role.master:
             if self.hooks.any:
                 self.hooks.follow(role_of(self.node, serving=False))

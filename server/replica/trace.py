@@ -11,8 +11,10 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThread
 
 from ...engine import Reaction
+from ...hachannel import ViewEvent
 from ...replay.schema import Origin
 from ..context import ReplicaContext
+from ..node.outputs import RoleChange
 from ..settings import traced_replicas
 
 if TYPE_CHECKING:
@@ -89,6 +91,26 @@ class TraceLives:
         self._traced = reactions[-1].position
         if self._writer is not None:
             self._writer.write(reactions)
+
+    def view(self, event: ViewEvent) -> None:
+        """Record that a view is active."""
+        self._event(
+            "view",
+            view=str(event.view),
+            index=event.index,
+            master=event.master,
+            members=list(event.members),
+            reason=event.reason,
+        )
+
+    def role(self, role: RoleChange) -> None:
+        """Record that this replica begins or ceases to serve as master."""
+        self._event("master" if role.master else "not master", reason=role.reason)
+
+    def _event(self, kind: str, **facts: Any) -> None:
+        if self._writer is not None:
+            at_ns = self._context.wall_ns()
+            self._writer.event({"event": kind, "at_ns": at_ns, "position": self._traced, **facts})
 
     def flushed(self) -> "Deferred[Any]":
         """Fires when the reactions so far are in the files of the trace, or cannot be."""

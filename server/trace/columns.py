@@ -8,15 +8,14 @@ from operator import attrgetter
 from typing import Any, BinaryIO
 
 from ...engine.reaction import Reaction
-from ...replay.schema import COLUMNS, Origin, arrow_schema
+from ...replay.schema import COLUMNS, IDENTITY, Origin, arrow_schema
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "traced_bytes"]
 
-IDENTITY = 4
 COMPRESSION_LEVEL = 1
 ROW_GROUP_ROWS = 131_072
 # Numbers that grow by little from row to row.
-DELTAS = ("position", "index", "now_ns", "stamp")
+DELTAS = ("position", "index", "now_ns", "stamp", "cause", "number")
 
 
 class Codes(dict[Any, int]):
@@ -37,7 +36,7 @@ class Columns:
         self._arrow: Any = import_module("pyarrow")
         self._parquet: Any = import_module("pyarrow.parquet")
         self._origin = origin
-        self._recorded = list(COLUMNS.items())[IDENTITY:]
+        self._recorded = [(name, kind) for name, kind in COLUMNS.items() if name not in IDENTITY]
         self.clear()
 
     def clear(self) -> None:
@@ -66,7 +65,7 @@ class Columns:
             chunks.append(found)
         self._rows += len(reactions)
         for reaction in reactions:
-            self.size += len(reaction.payload) + len(reaction.state)
+            self.size += traced_bytes(reaction)
 
     def write(self, file: BinaryIO, dropped: int) -> None:
         """Write all rows as one Parquet file. ``dropped`` goes into its metadata."""
@@ -116,6 +115,11 @@ class Columns:
     def _words(self, codes: Any, words: Sequence[str]) -> Any:
         encoded = self._bytes("string", [word.encode() for word in words])
         return self._arrow.DictionaryArray.from_arrays(codes, encoded)
+
+
+def traced_bytes(reaction: Reaction) -> int:
+    """Return how many bytes a row holds beside its numbers and words."""
+    return len(reaction.payload) + len(reaction.state) + len(reaction.requests)
 
 
 def text(value: object) -> str:

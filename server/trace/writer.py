@@ -9,17 +9,18 @@ import contextlib
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Condition, Thread
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from ...engine.reaction import Reaction
 from ...hachannel.journal.frame_file import sync_directory
 from ...replay.schema import Origin
 from ..storage.private_files import PRIVATE_DIRECTORY, make_directory, private_opener
-from .columns import Columns
+from .columns import Columns, traced_bytes
+from .events import EventFile
 from .retention import Retention
 
 __all__ = ["TraceWriter"]
@@ -37,6 +38,11 @@ CLOSE_TIMEOUT_S = 20.0
 def open_file(path: Path) -> BinaryIO:
     """Create a file for writing, for its owner only."""
     return open(path, "wb", opener=private_opener)
+
+
+def append_to_file(path: Path) -> BinaryIO:
+    """Open a file to append to it, for its owner only."""
+    return open(path, "ab", opener=private_opener)
 
 
 class TraceWriter:
@@ -75,6 +81,7 @@ class TraceWriter:
         self._open = opener
         self._clock = clock
         self._retention = retention
+        self._events = EventFile(directory, origin, append_to_file)
         self._not_removed = ""
         """Why the oldest files could not be removed, when they were to be."""
         self.dropped = 0
@@ -124,7 +131,7 @@ class TraceWriter:
             return
         size = 0
         for reaction in reactions:
-            size += len(reaction.payload) + len(reaction.state)
+            size += traced_bytes(reaction)
         with self._changed:
             held = self._held_rows
             if self._thread is None or self._closing:
@@ -143,6 +150,12 @@ class TraceWriter:
                 self._changed.notify_all()
             elif before < CHUNK_ROWS <= before + rows:
                 self._changed.notify_all()
+
+    def event(self, event: Mapping[str, Any]) -> None:
+        """Add something that is no reaction, as soon as the disk can take it. Never blocks."""
+        with self._changed:
+            self._events.add(event)
+            self._changed.notify_all()
 
     def flush(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
         """Wait until all rows so far are in finished files; return False if the disk fails or time runs out.
@@ -174,6 +187,7 @@ class TraceWriter:
         columns = Columns(self._origin)
         while True:
             batch, flushes, closing = self._wait(len(columns))
+            self._write_events()
             self._convert(columns, batch)
             if len(columns) and (flushes or closing or self._is_due(columns)):
                 self._roll(columns)
@@ -190,7 +204,7 @@ class TraceWriter:
         with self._changed:
             while True:
                 asked = self._flushes_asked if self._flushes_asked > self._flushes_done else 0
-                if asked or self._closing or self._pending_rows >= CHUNK_ROWS:
+                if asked or self._closing or self._pending_rows >= CHUNK_ROWS or self._events.waiting:
                     break
                 if self._first_at is None:
                     self._changed.wait()
@@ -204,6 +218,15 @@ class TraceWriter:
             self._pending.clear()
             self._pending_rows = 0
             return batch, asked, self._closing
+
+    def _write_events(self) -> None:
+        with self._changed:
+            lines = self._events.take()
+        if lines:
+            # Without them a report of failovers knows less; the reactions tell the rest.
+            with contextlib.suppress(OSError):
+                self._directory.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+                self._events.write(lines)
 
     def _is_due(self, columns: Columns) -> bool:
         now = self._clock()
@@ -242,7 +265,7 @@ class TraceWriter:
         with self._changed:
             self.dropped += 1
             self._held_rows -= 1
-            self._held_bytes -= len(row.payload) + len(row.state)
+            self._held_bytes -= traced_bytes(row)
             if not self._held_rows:
                 self._first_at = None
         self._unfit = self._unfit or f"row {row.position} cannot be stored: {reason(error)}"

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from ...agents import Note
 from ...engine import Engine, Reaction
+from ...hachannel import ViewEvent
 from ...server.config import Config, Replica, Server
 from ...server.context import ReplicaContext
 from ...server.local.local_replica import LocalReplica
@@ -189,6 +190,9 @@ class MemoryReplica:
         return posted
 
     # Outputs of the node
+
+    def view(self, event: ViewEvent) -> None:
+        """Leave out a view: the checkers of the channel follow them."""
 
     def write(self, reactions: list[Reaction]) -> None:
         """Have the reactions checked."""
