@@ -1,5 +1,6 @@
 """The trace of a replica: what its files say of the configuration and of the lives."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,14 @@ from twisted.internet.defer import maybeDeferred
 
 from quorate.agents import AgentId
 from quorate.engine import Reaction
+from quorate.hachannel import ViewEvent
+from quorate.hachannel.model.view import ViewNumber
 from quorate.replay.files import Footer, footer
+from quorate.replay.schema import EVENTS_SUFFIX
 from quorate.server.config import load
 from quorate.server.context import ReplicaContext
 from quorate.server.metrics import Metrics
+from quorate.server.node.outputs import RoleChange
 from quorate.server.replica.trace import TraceLives
 from quorate.server.settings import ReplicaSettings
 
@@ -99,3 +104,16 @@ def test_the_life_that_begins_with_an_accepted_change_of_code_says_so(context: R
     trace.close()
     lives = [(found.rows, found.origin.incarnation, found.origin.accepted) for found in footers(context)]
     assert lives == [(3, 5, "entry 2 ended otherwise than before"), (1, 6, "")]
+
+
+def test_views_and_mastership_are_lines_beside_the_files(context: ReplicaContext) -> None:
+    trace = TraceLives(context)
+    trace.open(5)
+    trace.write([row(1)])
+    trace.view(ViewEvent(1, ViewNumber(3, 2, 9), 2, (2, 0), False, "replica 1 is silent"))
+    trace.role(RoleChange(True, False, "it is master"))
+    trace.close()
+    lines = (context.directory / "trace" / f"5{EVENTS_SUFFIX}").read_text().splitlines()
+    view, role = (json.loads(line) for line in lines)
+    assert (view["event"], view["view"], view["master"], view["members"]) == ("view", "3.2", 2, [2, 0])
+    assert (role["event"], role["position"], role["incarnation"]) == ("master", 1, 5)
