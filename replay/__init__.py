@@ -16,6 +16,7 @@ Nothing here imports pyspark before one of the functions is called.
 """
 
 from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
+from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
 from .session import spark_session
@@ -23,8 +24,11 @@ from .totals import reactions, totals
 from .verification import verify
 
 __all__ = [
+    "Account",
     "AgentResult",
     "Divergence",
+    "ExactlyOnceReport",
+    "Flaw",
     "JavaNotFound",
     "NoTrace",
     "ReplayError",
@@ -33,6 +37,7 @@ __all__ = [
     "ServerReport",
     "SparkMissing",
     "Totals",
+    "exactly_once",
     "reactions",
     "rerun",
     "spark_session",

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from .errors import NoTrace, ReplayError
+from .exactly_once import exactly_once
 from .live import compare, not_compared, read_live
 from .progress import Progress
 from .reports import Report
@@ -19,6 +20,7 @@ from .rerun_job import rerun, state_at
 from .session import spark_session
 from .tables import (
     MAX_PROBLEMS,
+    accounts_table,
     as_json,
     print_agreement,
     print_notes,
@@ -124,6 +126,30 @@ def verify_command(
         if not status:
             print_agreement(output, report, again)
     ctx.exit(status)
+
+
+@command.command("exactly-once", epilog=EXITS)
+@traces_argument
+@server_option
+@json_option
+@memory_option
+@click.pass_context
+def exactly_once_command(
+    ctx: click.Context, traces: tuple[str, ...], server: str | None, json_wanted: bool, memory: str
+) -> None:
+    """Check that what agents sent to agents arrived, and arrived once."""
+    with session(memory) as (spark, report_step):
+        report = verify(spark, traces, server=server, progress=report_step)
+        audit = exactly_once(spark, traces, server=server, report=report, progress=report_step)
+    if json_wanted:
+        result = {"ok": audit.ok, "problems": audit.problems, "notes": audit.notes, "audit": audit}
+        click.echo(as_json(result))
+    else:
+        output = console()
+        output.print(accounts_table(audit))
+        print_problems(output, audit.problems)
+        print_notes(output, audit.notes)
+    ctx.exit(0 if audit.ok else WENT_WRONG)
 
 
 @command.command("totals", epilog=EXITS)

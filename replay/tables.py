@@ -9,10 +9,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .exactly_once import ExactlyOnceReport
 from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
 
 __all__ = [
     "MAX_PROBLEMS",
+    "accounts_table",
     "as_json",
     "print_agreement",
     "print_notes",
@@ -108,6 +110,18 @@ def rerun_table(report: RerunReport) -> Table:
             Text(f"{count['not run']:,}", style="yellow" if count["not run"] else ""),
         )
     table.caption = f"{report.reactions:,} reactions run again in {report.seconds:.1f} s"
+    return table
+
+
+def accounts_table(audit: ExactlyOnceReport) -> Table:
+    """Return a table with one row per pair of servers."""
+    table = new_table("from agents of", "to agents of")
+    for title in ("sent", "arrived", "under way", "waiting"):
+        table.add_column(title, justify="right")
+    for each in audit.accounts:
+        counts = (each.sent, each.arrived, each.under_way, each.waiting)
+        table.add_row(Text(each.server), Text(each.target), *(f"{number:,}" for number in counts))
+    table.caption = f"{sum(each.arrived for each in audit.accounts):,} notifications, {audit.seconds:.1f} s"
     return table
 
 
