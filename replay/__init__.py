@@ -17,6 +17,7 @@ Nothing here imports pyspark before one of the functions is called.
 
 from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
+from .failovers import Failover, FailoverReport, failovers
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
 from .session import spark_session
@@ -28,6 +29,8 @@ __all__ = [
     "AgentResult",
     "Divergence",
     "ExactlyOnceReport",
+    "Failover",
+    "FailoverReport",
     "Flaw",
     "JavaNotFound",
     "NoTrace",
@@ -38,6 +41,7 @@ __all__ = [
     "SparkMissing",
     "Totals",
     "exactly_once",
+    "failovers",
     "reactions",
     "rerun",
     "spark_session",

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from .errors import NoTrace, ReplayError
 from .exactly_once import exactly_once
+from .failovers import failovers
 from .live import compare, not_compared, read_live
 from .progress import Progress
 from .reports import Report
@@ -22,6 +23,7 @@ from .tables import (
     MAX_PROBLEMS,
     accounts_table,
     as_json,
+    failovers_table,
     print_agreement,
     print_notes,
     print_problems,
@@ -150,6 +152,29 @@ def exactly_once_command(
         print_problems(output, audit.problems)
         print_notes(output, audit.notes)
     ctx.exit(0 if audit.ok else WENT_WRONG)
+
+
+@command.command("failovers", epilog=EXITS)
+@traces_argument
+@server_option
+@json_option
+@memory_option
+@click.pass_context
+def failovers_command(
+    ctx: click.Context, traces: tuple[str, ...], server: str | None, json_wanted: bool, memory: str
+) -> None:
+    """List the changes of the master, and how long each server was silent."""
+    with session(memory) as (spark, report_step):
+        report = verify(spark, traces, server=server, progress=report_step)
+        found = failovers(spark, traces, server=server, report=report, progress=report_step)
+    if json_wanted:
+        click.echo(as_json({"ok": found.ok, **attrs.asdict(found)}))
+    else:
+        output = console()
+        output.print(failovers_table(found))
+        print_problems(output, found.problems)
+        print_notes(output, found.notes)
+    ctx.exit(0 if found.ok else WENT_WRONG)
 
 
 @command.command("totals", epilog=EXITS)

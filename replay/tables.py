@@ -10,12 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from .exactly_once import ExactlyOnceReport
+from .failovers import FailoverReport
 from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
 
 __all__ = [
     "MAX_PROBLEMS",
     "accounts_table",
     "as_json",
+    "failovers_table",
     "print_agreement",
     "print_notes",
     "print_problems",
@@ -123,6 +125,28 @@ def accounts_table(audit: ExactlyOnceReport) -> Table:
         table.add_row(Text(each.server), Text(each.target), *(f"{number:,}" for number in counts))
     table.caption = f"{sum(each.arrived for each in audit.accounts):,} notifications, {audit.seconds:.1f} s"
     return table
+
+
+def failovers_table(found: FailoverReport) -> Table:
+    """Return a table with one row per change of the master."""
+    table = new_table("server", "view", "after entry", "master", "silent for", "served after", "reason")
+    for each in found.failovers:
+        table.add_row(
+            Text(each.server),
+            each.view,
+            f"{each.index:,}",
+            f"{each.former} -> {each.master}",
+            seconds(each.silence_s),
+            seconds(each.takeover_s),
+            Text(each.reason),
+        )
+    table.caption = f"{len(found.failovers):,} changes of the master, {found.seconds:.1f} s"
+    return table
+
+
+def seconds(value: float | None) -> str:
+    """Return seconds as text."""
+    return "-" if value is None else f"{value:.3f} s"
 
 
 def totals_table(found: Totals) -> Table:
