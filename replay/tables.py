@@ -140,7 +140,7 @@ def failovers_table(found: FailoverReport) -> Table:
             seconds(each.takeover_s),
             Text(each.reason),
         )
-    table.caption = f"{len(found.failovers):,} changes of the master, {found.seconds:.1f} s"
+    table.caption = f"changes of the master: {len(found.failovers):,}, {found.seconds:.1f} s"
     return table
 
 
