@@ -18,6 +18,7 @@ Nothing here imports pyspark before one of the functions is called.
 from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
 from .failovers import Failover, FailoverReport, failovers
+from .hot import HotAgent, HotReport, Load, hot
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
 from .session import spark_session
@@ -32,7 +33,10 @@ __all__ = [
     "Failover",
     "FailoverReport",
     "Flaw",
+    "HotAgent",
+    "HotReport",
     "JavaNotFound",
+    "Load",
     "NoTrace",
     "ReplayError",
     "Report",
@@ -42,6 +46,7 @@ __all__ = [
     "Totals",
     "exactly_once",
     "failovers",
+    "hot",
     "reactions",
     "rerun",
     "spark_session",

@@ -14,6 +14,7 @@ from rich.console import Console
 from .errors import NoTrace, ReplayError
 from .exactly_once import exactly_once
 from .failovers import failovers
+from .hot import DEFAULT_TOP, hot
 from .live import compare, not_compared, read_live
 from .progress import Progress
 from .reports import Report
@@ -24,6 +25,8 @@ from .tables import (
     accounts_table,
     as_json,
     failovers_table,
+    hot_table,
+    loads_table,
     print_agreement,
     print_notes,
     print_problems,
@@ -175,6 +178,29 @@ def failovers_command(
         print_problems(output, found.problems)
         print_notes(output, found.notes)
     ctx.exit(0 if found.ok else WENT_WRONG)
+
+
+@command.command("hot", epilog=EXITS)
+@traces_argument
+@click.option("--top", type=click.IntRange(1, 10_000), default=DEFAULT_TOP, show_default=True, metavar="N")
+@server_option
+@json_option
+@memory_option
+@click.pass_context
+def hot_command(
+    ctx: click.Context, traces: tuple[str, ...], top: int, server: str | None, json_wanted: bool, memory: str
+) -> None:
+    """List the agents that take most time, and how much room each server has."""
+    with session(memory) as (spark, report_step):
+        report = verify(spark, traces, server=server, progress=report_step)
+        found = hot(spark, traces, top=top, server=server, report=report, progress=report_step)
+    if json_wanted:
+        click.echo(as_json({"problems": report.doubts, **attrs.asdict(found)}))
+    else:
+        output = console()
+        output.print(hot_table(found))
+        output.print(loads_table(found))
+    ctx.exit(show_doubts(report))
 
 
 @command.command("totals", epilog=EXITS)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from .exactly_once import ExactlyOnceReport
 from .failovers import FailoverReport
+from .hot import HotReport
 from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "accounts_table",
     "as_json",
     "failovers_table",
+    "hot_table",
+    "loads_table",
     "print_agreement",
     "print_notes",
     "print_problems",
@@ -141,6 +144,45 @@ def failovers_table(found: FailoverReport) -> Table:
             Text(each.reason),
         )
     table.caption = f"changes of the master: {len(found.failovers):,}, {found.seconds:.1f} s"
+    return table
+
+
+def hot_table(found: HotReport) -> Table:
+    """Return a table with one row per agent."""
+    table = new_table("server", "agent", "class")
+    for title in ("reactions", "raised", "time", "longest", "payload bytes", "caused"):
+        table.add_column(title, justify="right")
+    for each in found.agents:
+        table.add_row(
+            Text(each.server),
+            each.agent,
+            Text(each.cls),
+            f"{each.reactions:,}",
+            f"{each.errors:,}",
+            seconds(each.busy_ns / 1e9 if each.busy_ns else None),
+            f"{each.longest_ns / 1e3:,.0f} us" if each.longest_ns else "-",
+            f"{each.payload_bytes:,}",
+            f"{each.caused:,}",
+        )
+    return table
+
+
+def loads_table(found: HotReport) -> Table:
+    """Return a table with one row per server."""
+    table = new_table("server")
+    for title in ("reactions", "time", "most in a second", "room in the busiest second", "largest entry"):
+        table.add_column(title, justify="right")
+    for each in found.loads:
+        room = each.headroom
+        table.add_row(
+            Text(each.server),
+            f"{each.reactions:,}",
+            seconds(each.busy_ns / 1e9 if each.busy_ns else None),
+            f"{each.most_reactions:,}",
+            "-" if room is None else f"{room:.0%}",
+            f"{each.largest_entry:,}",
+        )
+    table.caption = f"{found.seconds:.1f} s"
     return table
 
 

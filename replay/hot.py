@@ -1,0 +1,134 @@
+"""The agents that do most, and how much room their servers have left."""
+
+import time
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from .discovery import Traces
+from .frames import Progress, Trace, ignore
+from .reports import Report
+from .totals import merged
+from .verification import verify_trace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["HotAgent", "HotReport", "Load", "hot"]
+
+DEFAULT_TOP = 20
+_views = count(1)
+
+AGENTS = """
+SELECT server, agent, max(cls) AS cls, count(*) AS reactions,
+    sum(CASE WHEN error <> '' THEN 1 ELSE 0 END) AS errors, sum(duration_ns) AS busy_ns,
+    max(duration_ns) AS longest_ns, sum(length(payload)) AS payload_bytes, sum(local) AS caused
+FROM {rows} WHERE kind = 'react' GROUP BY server, agent
+ORDER BY busy_ns DESC, reactions DESC, server, agent LIMIT {top}
+"""
+# One row for each server: what it did in all, in its busiest second, and in its largest entry.
+LOADS = """
+SELECT server, count(DISTINCT second) AS seconds, sum(reactions) AS reactions, sum(busy_ns) AS busy_ns,
+    max(reactions) AS most_reactions, max(busy_ns) AS most_busy_ns, max(largest) AS largest_entry
+FROM (
+    SELECT server, second, sum(reactions) AS reactions, sum(busy_ns) AS busy_ns, max(reactions) AS largest
+    FROM (
+        SELECT server, `index`, CAST(floor(max(now_ns) / 1000000000) AS BIGINT) AS second,
+            count(*) AS reactions, sum(duration_ns) AS busy_ns
+        FROM {rows} GROUP BY server, `index`
+    ) GROUP BY server, second
+) GROUP BY server ORDER BY server
+"""
+
+
+@attrs.frozen
+class HotAgent:
+    """What one agent did."""
+
+    server: str
+    agent: str
+    cls: str
+    reactions: int
+    errors: int
+    busy_ns: int
+    """How long its reactions took, each on one replica; 0 if that was not measured."""
+    longest_ns: int
+    payload_bytes: int
+    """Bytes of the notifications that it got."""
+    caused: int
+    """Notifications to agents of its server that it caused."""
+
+
+@attrs.frozen
+class Load:
+    """What one server did. Seconds are those of the log's time, in which anything was done."""
+
+    server: str
+    seconds: int
+    reactions: int
+    busy_ns: int
+    """How long all reactions took; 0 if that was not measured."""
+    most_reactions: int
+    """Reactions in the second that had most."""
+    most_busy_ns: int
+    """How long the reactions of one second took, of the second in which they took longest."""
+    largest_entry: int
+    """Reactions of the entry that had most: what waited in the queue of the server at once was not more."""
+
+    @property
+    def headroom(self) -> float | None:
+        """The part of the busiest second in which no reaction ran, 0 if there was none; None if unknown.
+
+        Reactions share the process with the channel, the disk and the clients, which also need time.
+        """
+        return max(0.0, 1 - self.most_busy_ns / 1e9) if self.most_busy_ns else None
+
+
+@attrs.frozen
+class HotReport:
+    """The outcome of `hot`."""
+
+    agents: tuple[HotAgent, ...]
+    """Those whose reactions took longest first."""
+    loads: tuple[Load, ...]
+    doubts: tuple[str, ...] = ()
+    """What makes the rows incomplete."""
+    seconds: float = 0.0
+
+
+def hot(
+    spark: "SparkSession",
+    traces: Traces,
+    *,
+    top: int = DEFAULT_TOP,
+    server: str | int | None = None,
+    report: Report | None = None,
+    progress: Progress | None = None,
+) -> HotReport:
+    """Find the `top` agents whose reactions took longest, and the busiest second of each server.
+
+    A ``report`` of `verify` on the same files saves a pass over them.
+    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    """
+    began = time.monotonic()
+    trace = Trace(spark, traces, server, progress)
+    found = report or verify_trace(trace, progress)
+    (progress or ignore)("adding up what agents did")
+
+    def job(frame: Any) -> HotReport:
+        view = f"quorate_hot_{next(_views)}"
+        rows = merged(frame, found)
+        rows.createOrReplaceTempView(view)
+        try:
+            agents, loads = (
+                frame.sparkSession.sql(query.format(rows=view, top=top)).toArrow().to_pylist()
+                for query in (AGENTS, LOADS)
+            )
+        finally:
+            frame.sparkSession.catalog.dropTempView(view)
+        return HotReport(tuple(HotAgent(**row) for row in agents), tuple(Load(**row) for row in loads))
+
+    result = trace.run(job)
+    trace.check_unchanged(found)
+    return attrs.evolve(result, doubts=tuple(found.doubts), seconds=time.monotonic() - began)
