@@ -7,14 +7,13 @@ and every row names its cause. The two sides are counted against each other.
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from ..agents import Pause
 from .discovery import Traces
-from .frames import Progress, Trace, ignore
+from .frames import Progress, Trace, as_view, ignore
 from .reports import Report
 from .totals import merged
 from .verification import verify_trace
@@ -30,7 +29,6 @@ MAX_UNEQUAL = 100_000
 """Reactions of unequal counts that are looked at, the first ones of each server."""
 _MANY = f"of more than {MAX_UNEQUAL:,} reactions the counts are unequal; only the first ones were looked at"
 _RUNAWAY = re.compile(r"runaway turn: (\d+) notifications")
-_views = count(1)
 
 # One row for each reaction, and each server, for which the two sides are not equal. `arrived` are rows of the
 # server `target` that name the reaction `position` of the server `server_id` as their cause.
@@ -186,12 +184,8 @@ def exactly_once(
 
 
 def _audit(frame: Any, report: Report) -> ExactlyOnceReport:
-    view = f"quorate_rows_{next(_views)}"
-    frame.createOrReplaceTempView(view)
-    try:
+    with as_view(frame) as view:
         return _compare(frame.sparkSession, view, report)
-    finally:
-        frame.sparkSession.catalog.dropTempView(view)
 
 
 def _compare(spark: Any, view: str, report: Report) -> ExactlyOnceReport:

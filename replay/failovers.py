@@ -27,6 +27,7 @@ MAX_FAILOVERS = 500
 class Failover:
     """A change of the master."""
 
+    server_id: int
     server: str
     view: str
     """The number of the view in which the new master serves."""
@@ -40,9 +41,9 @@ class Failover:
     """When the new master had the view, in nanoseconds since 1970 on its clock; 0 if its events lack it."""
     serving_ns: int
     """When its networks and services were started; 0 if they were not, or its events lack it."""
-    last_ns: int
+    last_ns: int = 0
     """The time of the last entry with reactions before the change; 0 if there is none."""
-    first_ns: int
+    first_ns: int = 0
     """The time of the first one after it; 0 if there is none."""
 
     @property
@@ -154,23 +155,8 @@ def read_events(directories: Iterable[Path]) -> tuple[list[Event], list[str]]:
     return events, problems
 
 
-@attrs.frozen
-class Change:
-    """A change of the master, as the events tell it."""
-
-    server_id: int
-    server: str
-    view: str
-    index: int
-    former: int
-    master: int
-    reason: str
-    noticed_ns: int
-    serving_ns: int
-
-
-def find_changes(events: Sequence[Event]) -> list[Change]:
-    """Return the changes of the master, in the order of servers and views."""
+def find_changes(events: Sequence[Event]) -> list[Failover]:
+    """Return the changes of the master, in the order of servers and views, without the times of entries."""
     views: dict[tuple[int, tuple[int, ...]], Event] = {}
     noticed: dict[tuple[int, tuple[int, ...]], int] = {}
     serving: dict[tuple[int, int], list[int]] = {}
@@ -182,7 +168,7 @@ def find_changes(events: Sequence[Event]) -> list[Change]:
                 noticed[key] = event.at_ns
         elif event.event == "master":
             serving.setdefault((event.server_id, event.replica), []).append(event.at_ns)
-    changes: list[Change] = []
+    changes: list[Failover] = []
     former: dict[int, int] = {}
     for key, event in sorted(views.items()):
         server, master = key[0], event.master
@@ -192,7 +178,7 @@ def find_changes(events: Sequence[Event]) -> list[Change]:
             at_ns = noticed.get(key, 0)
             served = [each for each in serving.get((server, master), ()) if at_ns and each >= at_ns]
             changes.append(
-                Change(
+                Failover(
                     server,
                     event.server,
                     event.view,
@@ -207,7 +193,7 @@ def find_changes(events: Sequence[Event]) -> list[Change]:
     return changes
 
 
-def with_times(frame: Any, changes: Sequence[Change]) -> list[Failover]:
+def with_times(frame: Any, changes: Sequence[Failover]) -> list[Failover]:
     """Add the times of the entries before and after each change. One pass over the rows."""
     if not changes:
         return []
@@ -225,17 +211,10 @@ def with_times(frame: Any, changes: Sequence[Change]) -> list[Failover]:
     rows = found.toDF("place", *[name.split("(")[1].rstrip(")") for name in found.columns[1:]])
     times: dict[int, dict[str, Any]] = {row["place"]: row for row in rows.toArrow().to_pylist()}
     return [
-        Failover(
-            each.server,
-            each.view,
-            each.index,
-            each.former,
-            each.master,
-            each.reason,
-            each.noticed_ns,
-            each.serving_ns,
-            times.get(place, {}).get("before_ns") or 0,
-            times.get(place, {}).get("after_ns") or 0,
+        attrs.evolve(
+            each,
+            last_ns=times.get(place, {}).get("before_ns") or 0,
+            first_ns=times.get(place, {}).get("after_ns") or 0,
         )
         for place, each in enumerate(changes)
     ]

@@ -1,8 +1,10 @@
 """Trace files as Spark data frames."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .discovery import Traces, find_files
@@ -15,7 +17,9 @@ from .schema import Origin, ddl
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "Trace", "any_of", "ignore", "spark_functions"]
+__all__ = ["Progress", "Trace", "any_of", "as_view", "ignore", "spark_functions"]
+
+_views = count(1)
 
 T = TypeVar("T")
 Progress = Callable[[str], None]
@@ -136,6 +140,17 @@ def spark_functions() -> Any:
         raise SparkMissing(
             "the replay needs pyspark, which is not installed: run `pip install 'quorate[replay]'`."
         ) from error
+
+
+@contextmanager
+def as_view(frame: Any) -> Generator[str]:
+    """Give a frame a name for SQL, which is gone after the block."""
+    name = f"quorate_rows_{next(_views)}"
+    frame.createOrReplaceTempView(name)
+    try:
+        yield name
+    finally:
+        frame.sparkSession.catalog.dropTempView(name)
 
 
 def any_of(conditions: Sequence[Any]) -> Any:

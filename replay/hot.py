@@ -1,13 +1,12 @@
 """The agents that do most, and how much room their servers have left."""
 
 import time
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from .discovery import Traces
-from .frames import Progress, Trace, ignore
+from .frames import Progress, Trace, as_view, ignore
 from .reports import Report
 from .totals import merged
 from .verification import verify_trace
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["HotAgent", "HotReport", "Load", "hot"]
 
 DEFAULT_TOP = 20
-_views = count(1)
 
 AGENTS = """
 SELECT server, agent, max(cls) AS cls, count(*) AS reactions,
@@ -117,16 +115,11 @@ def hot(
     (progress or ignore)("adding up what agents did")
 
     def job(frame: Any) -> HotReport:
-        view = f"quorate_hot_{next(_views)}"
-        rows = merged(frame, found)
-        rows.createOrReplaceTempView(view)
-        try:
+        with as_view(merged(frame, found)) as view:
             agents, loads = (
                 frame.sparkSession.sql(query.format(rows=view, top=top)).toArrow().to_pylist()
                 for query in (AGENTS, LOADS)
             )
-        finally:
-            frame.sparkSession.catalog.dropTempView(view)
         return HotReport(tuple(HotAgent(**row) for row in agents), tuple(Load(**row) for row in loads))
 
     result = trace.run(job)

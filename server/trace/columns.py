@@ -29,7 +29,7 @@ class Codes(dict[Any, int]):
 class Columns:
     """Collects reactions column by column, and writes them as one Parquet file.
 
-    Not safe for use by several threads. ``size`` is the bytes of payloads and states it holds.
+    Not safe for use by several threads. ``size`` is the sum of `traced_bytes`.
     """
 
     def __init__(self, origin: Origin) -> None:
