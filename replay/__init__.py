@@ -19,6 +19,7 @@ from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
 from .failovers import Failover, FailoverReport, failovers
 from .hot import HotAgent, HotReport, Load, hot
+from .local import LocalSession, local_session
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
 from .session import spark_session
@@ -37,6 +38,7 @@ __all__ = [
     "HotReport",
     "JavaNotFound",
     "Load",
+    "LocalSession",
     "NoTrace",
     "ReplayError",
     "Report",
@@ -47,6 +49,7 @@ __all__ = [
     "exactly_once",
     "failovers",
     "hot",
+    "local_session",
     "reactions",
     "rerun",
     "spark_session",

@@ -1,6 +1,8 @@
 """Errors that end a replay before it has a result."""
 
-__all__ = ["JavaNotFound", "NoTrace", "ReplayError", "SparkMissing"]
+from importlib import import_module
+
+__all__ = ["JavaNotFound", "NoTrace", "ReplayError", "SparkMissing", "require"]
 
 
 class ReplayError(Exception):
@@ -8,7 +10,7 @@ class ReplayError(Exception):
 
 
 class SparkMissing(ReplayError):
-    """pyspark, pyarrow or pandas is not installed."""
+    """A library that the replay needs is not installed."""
 
 
 class JavaNotFound(ReplayError):
@@ -17,3 +19,15 @@ class JavaNotFound(ReplayError):
 
 class NoTrace(ReplayError):
     """The given places hold no trace that can be read."""
+
+
+def require(*modules: str) -> None:
+    """Import modules of the replay's own dependencies. Raises SparkMissing for the first that is missing."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise SparkMissing(
+                f"the replay needs {(error.name or module).partition('.')[0]}, which is not installed: "
+                "run `pip install 'quorate[replay]'`."
+            ) from error

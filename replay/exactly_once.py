@@ -5,21 +5,17 @@ and every row names its cause. The two sides are counted against each other.
 """
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from ..agents import Pause
 from .discovery import Traces
-from .frames import Progress, Trace, as_view, ignore
+from .frames import Progress, Trace
+from .job import start
+from .queries import Queries, Session
 from .reports import Report
-from .totals import merged
-from .verification import verify_trace
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["Account", "ExactlyOnceReport", "Flaw", "exactly_once"]
 
@@ -34,13 +30,13 @@ _RUNAWAY = re.compile(r"runaway turn: (\d+) notifications")
 # server `target` that name the reaction `position` of the server `server_id` as their cause.
 ACCOUNTS = """
 WITH sent AS (
-    SELECT server_id, position, `index`, server_id AS target, local AS sent
+    SELECT server_id, position, index, server_id AS target, local AS sent
     FROM {rows} WHERE local > 0
     UNION ALL
-    SELECT server_id, position, `index`,
+    SELECT server_id, position, index,
         CAST(split_part(part, '*', 1) AS INT) AS target,
         CASE WHEN part LIKE '%*%' THEN CAST(split_part(part, '*', 2) AS INT) ELSE 1 END AS sent
-    FROM (SELECT server_id, position, `index`, explode(split(remote, ' ')) AS part
+    FROM (SELECT server_id, position, index, {words} AS part
           FROM {rows} WHERE remote <> '')
 ), arrived AS (
     SELECT CAST(split_part(sender, '.', 2) AS INT) AS server_id, cause AS position, server_id AS target,
@@ -57,7 +53,7 @@ SELECT server_id, target, sum(sent) AS sent, sum(arrived) AS arrived, max(latest
 """
 FLAWS = """
 SELECT coalesce(s.server_id, a.server_id) AS server_id, coalesce(s.position, a.position) AS position,
-    coalesce(s.target, a.target) AS target, coalesce(s.`index`, r.`index`) AS `index`,
+    coalesce(s.target, a.target) AS target, coalesce(s.index, r.index) AS index,
     coalesce(s.sent, 0) AS sent, coalesce(a.arrived, 0) AS arrived, coalesce(a.last, 0) AS last
 FROM sent s FULL OUTER JOIN arrived a
     ON s.server_id = a.server_id AND s.position = a.position AND s.target = a.target
@@ -74,12 +70,12 @@ SELECT server_id, position, link, number, former FROM (
 ) WHERE number <= former AND (number <> 1 OR former = 1) ORDER BY server_id, position
 """
 ENDS = """
-SELECT server_id, max(server) AS server, max(`index`) AS last,
-    min(CASE WHEN type = '{pause}' THEN `index` END) AS paused
+SELECT server_id, max(server) AS server, max(index) AS last,
+    min(CASE WHEN type = '{pause}' THEN index END) AS paused
 FROM {rows} GROUP BY server_id
 """
 RUNAWAYS = (
-    "SELECT server_id, `index`, error FROM {rows} WHERE kind = 'deadletter' AND error LIKE 'runaway turn: %'"
+    "SELECT server_id, index, error FROM {rows} WHERE kind = 'deadletter' AND error LIKE 'runaway turn: %'"
 )
 
 
@@ -161,8 +157,8 @@ class ExactlyOnceReport:
 
 
 def exactly_once(
-    spark: "SparkSession",
-    traces: Traces,
+    session: Session,
+    traces: Traces | Trace,
     *,
     server: str | int | None = None,
     report: Report | None = None,
@@ -172,26 +168,19 @@ def exactly_once(
 
     It follows notifications within a server, and between the servers whose traces are given. A ``report`` of
     `verify` on the same files saves a pass over them.
-    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    began = time.monotonic()
-    trace = Trace(spark, traces, server, progress)
-    found = report or verify_trace(trace, progress)
-    (progress or ignore)(f"following {sum(one.last for one in found.servers):,} reactions to their causes")
-    result = trace.run(lambda frame: _audit(merged(frame, found), found))
-    trace.check_unchanged(found)
-    return attrs.evolve(result, seconds=time.monotonic() - began)
+    job = start(session, traces, server=server, report=report, progress=progress)
+    job.step(f"following {job.reactions:,} reactions to their causes")
+    result = job.run(lambda queries, view: _compare(queries, view, job.report))
+    return attrs.evolve(result, seconds=job.seconds)
 
 
-def _audit(frame: Any, report: Report) -> ExactlyOnceReport:
-    with as_view(frame) as view:
-        return _compare(frame.sparkSession, view, report)
-
-
-def _compare(spark: Any, view: str, report: Report) -> ExactlyOnceReport:
+def _compare(queries: Queries, view: str, report: Report) -> ExactlyOnceReport:
     def ask(*query: str, limit: int = 0) -> list[dict[str, Any]]:
-        text = "".join(query).format(rows=view, pause=Pause.type_name) + (f" LIMIT {limit}" if limit else "")
-        rows: list[dict[str, Any]] = spark.sql(text).toArrow().to_pylist()
+        parts = {"rows": view, "pause": Pause.type_name, "words": queries.words("remote")}
+        text = "".join(query).format(**parts) + (f" LIMIT {limit}" if limit else "")
+        rows: list[dict[str, Any]] = queries.table(text).to_pylist()
         return rows
 
     ends = {row["server_id"]: row for row in ask(ENDS)}

@@ -1,23 +1,30 @@
 """The report of failovers: when another replica became master, and how long nothing was done."""
 
-import time
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import attrs
 import msgspec
 
 from .discovery import Traces
-from .frames import Progress, Trace, ignore
+from .frames import Progress, Trace
+from .job import start
+from .queries import Session, values
 from .reports import Report
 from .schema import EVENTS_SUFFIX
-from .verification import verify_trace
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["Failover", "FailoverReport", "failovers"]
+
+MAX_INDEX = 2**62
+PARTS = "parts(part_server, low, high)"
+TIMES = """
+SELECT part_server, low, high, min(now_ns) AS first_ns, max(now_ns) AS last_ns
+FROM {rows} JOIN {parts} ON server_id = part_server AND index > low AND index <= high
+GROUP BY part_server, low, high
+"""
+"""The times of the entries between two changes of the master."""
 
 MAX_FAILOVERS = 500
 """Changes of the master that are reported, the latest ones."""
@@ -75,8 +82,8 @@ class FailoverReport:
 
 
 def failovers(
-    spark: "SparkSession",
-    traces: Traces,
+    session: Session,
+    traces: Traces | Trace,
     *,
     server: str | int | None = None,
     report: Report | None = None,
@@ -86,28 +93,25 @@ def failovers(
 
     It reads the events beside the trace files: views and mastership, each with the time on the clock of the
     replica that has noticed it. A ``report`` of `verify` on the same files saves a pass over them.
-    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    began = time.monotonic()
-    trace = Trace(spark, traces, server, progress)
-    found = report or verify_trace(trace, progress)
-    (progress or ignore)("reading views and roles")
-    servers = {each.server_id for each in found.servers}
-    events, problems = read_events({path.parent for path in trace.files.paths})
-    changes = find_changes([each for each in events if each.server_id in servers])
+    job = start(session, traces, server=server, report=report, progress=progress)
+    job.step("reading views and roles")
+    events, problems = read_events({path.parent for path in job.trace.files.paths})
+    changes = find_changes([each for each in events if each.server_id in job.names])
     notes: list[str] = []
     if len(changes) > MAX_FAILOVERS:
         notes.append(f"the first {len(changes) - MAX_FAILOVERS:,} changes of the master are left out")
         changes = changes[-MAX_FAILOVERS:]
     told = {each.server_id for each in events}
     notes += [
-        f"{each.server}: no file of events lies beside its traces, so its changes of the master are not known"
-        for each in found.servers
-        if each.server_id not in told
+        f"{name}: no file of events lies beside its traces, so its changes of the master are not known"
+        for number, name in job.names.items()
+        if number not in told
     ]
-    timed = trace.run(lambda frame: with_times(frame, changes))
-    trace.check_unchanged(found)
-    return FailoverReport(tuple(timed), (*problems, *found.doubts), tuple(notes), time.monotonic() - began)
+    if changes:
+        changes = with_times(changes, job.ask(TIMES, parts=values(parts_of(changes), PARTS)))
+    return FailoverReport(tuple(changes), (*problems, *job.report.doubts), tuple(notes), job.seconds)
 
 
 class Event(msgspec.Struct):
@@ -193,28 +197,21 @@ def find_changes(events: Sequence[Event]) -> list[Failover]:
     return changes
 
 
-def with_times(frame: Any, changes: Sequence[Failover]) -> list[Failover]:
-    """Add the times of the entries before and after each change. One pass over the rows."""
-    if not changes:
-        return []
-    spark = frame.sparkSession
-    numbered = [(place, each.server_id, each.index) for place, each in enumerate(changes)]
-    wanted = spark.createDataFrame(numbered, "place int, wanted_server int, wanted_index bigint")
-    entries = frame.groupBy("server_id", "index").agg({"now_ns": "max"}).toDF("server_id", "index", "now_ns")
-    joined = entries.join(wanted, entries["server_id"] == wanted["wanted_server"])
-    timed = joined.selectExpr(
-        "place",
-        "CASE WHEN `index` <= wanted_index THEN now_ns END AS before_ns",
-        "CASE WHEN `index` > wanted_index THEN now_ns END AS after_ns",
-    )
-    found = timed.groupBy("place").agg({"before_ns": "max", "after_ns": "min"})
-    rows = found.toDF("place", *[name.split("(")[1].rstrip(")") for name in found.columns[1:]])
-    times: dict[int, dict[str, Any]] = {row["place"]: row for row in rows.toArrow().to_pylist()}
-    return [
-        attrs.evolve(
-            each,
-            last_ns=times.get(place, {}).get("before_ns") or 0,
-            first_ns=times.get(place, {}).get("after_ns") or 0,
-        )
-        for place, each in enumerate(changes)
-    ]
+def parts_of(changes: Sequence[Failover]) -> list[tuple[int, int, int]]:
+    """Return the entries between the changes: server, the last entry before, and the last entry of it."""
+    found: list[tuple[int, int, int]] = []
+    for server in {each.server_id for each in changes}:
+        ends = sorted({each.index for each in changes if each.server_id == server})
+        found += [(server, low, high) for low, high in pairwise([-1, *ends, MAX_INDEX])]
+    return found
+
+
+def with_times(changes: Sequence[Failover], times: Sequence[dict[str, Any]]) -> list[Failover]:
+    """Add the times of the entries before and after each change, from those of the parts between them."""
+    timed: list[Failover] = []
+    for each in changes:
+        own = [part for part in times if part["part_server"] == each.server_id]
+        last_ns = max((part["last_ns"] for part in own if part["high"] <= each.index), default=0)
+        first_ns = min((part["first_ns"] for part in own if part["low"] >= each.index), default=0)
+        timed.append(attrs.evolve(each, last_ns=last_ns, first_ns=first_ns))
+    return timed

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from .discovery import FoundFiles, ReplicaDirectory, reason
-from .errors import NoTrace
+from .errors import NoTrace, require
 from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin, arrow_schema
 
 __all__ = ["Footer", "SourceId", "TraceFiles", "inspect_files", "unreadable"]
@@ -92,6 +92,7 @@ def inspect_files(found: FoundFiles) -> TraceFiles:
 
     Raises NoTrace when none is left.
     """
+    require("pyarrow.parquet")
     with ThreadPoolExecutor(READERS) as pool:
         footers = dict(zip(found.paths, pool.map(footer, found.paths), strict=True))
     good = {path: read for path, read in footers.items() if isinstance(read, Footer)}

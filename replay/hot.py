@@ -1,18 +1,12 @@
 """The agents that do most, and how much room their servers have left."""
 
-import time
-from typing import TYPE_CHECKING, Any
-
 import attrs
 
 from .discovery import Traces
-from .frames import Progress, Trace, as_view, ignore
+from .frames import Progress, Trace
+from .job import start
+from .queries import Session
 from .reports import Report
-from .totals import merged
-from .verification import verify_trace
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["HotAgent", "HotReport", "Load", "hot"]
 
@@ -21,7 +15,7 @@ DEFAULT_TOP = 20
 AGENTS = """
 SELECT server, agent, max(cls) AS cls, count(*) AS reactions,
     sum(CASE WHEN error <> '' THEN 1 ELSE 0 END) AS errors, sum(duration_ns) AS busy_ns,
-    max(duration_ns) AS longest_ns, sum(length(payload)) AS payload_bytes, sum(local) AS caused
+    max(duration_ns) AS longest_ns, sum(octet_length(payload)) AS payload_bytes, sum(local) AS caused
 FROM {rows} WHERE kind = 'react' GROUP BY server, agent
 ORDER BY busy_ns DESC, reactions DESC, server, agent LIMIT {top}
 """
@@ -32,9 +26,9 @@ SELECT server, count(DISTINCT second) AS seconds, sum(reactions) AS reactions, s
 FROM (
     SELECT server, second, sum(reactions) AS reactions, sum(busy_ns) AS busy_ns, max(reactions) AS largest
     FROM (
-        SELECT server, `index`, CAST(floor(max(now_ns) / 1000000000) AS BIGINT) AS second,
+        SELECT server, index, CAST(floor(max(now_ns) / 1000000000) AS BIGINT) AS second,
             count(*) AS reactions, sum(duration_ns) AS busy_ns
-        FROM {rows} GROUP BY server, `index`
+        FROM {rows} GROUP BY server, index
     ) GROUP BY server, second
 ) GROUP BY server ORDER BY server
 """
@@ -96,8 +90,8 @@ class HotReport:
 
 
 def hot(
-    spark: "SparkSession",
-    traces: Traces,
+    session: Session,
+    traces: Traces | Trace,
     *,
     top: int = DEFAULT_TOP,
     server: str | int | None = None,
@@ -107,21 +101,10 @@ def hot(
     """Find the `top` agents whose reactions took longest, and the busiest second of each server.
 
     A ``report`` of `verify` on the same files saves a pass over them.
-    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    began = time.monotonic()
-    trace = Trace(spark, traces, server, progress)
-    found = report or verify_trace(trace, progress)
-    (progress or ignore)("adding up what agents did")
-
-    def job(frame: Any) -> HotReport:
-        with as_view(merged(frame, found)) as view:
-            agents, loads = (
-                frame.sparkSession.sql(query.format(rows=view, top=top)).toArrow().to_pylist()
-                for query in (AGENTS, LOADS)
-            )
-        return HotReport(tuple(HotAgent(**row) for row in agents), tuple(Load(**row) for row in loads))
-
-    result = trace.run(job)
-    trace.check_unchanged(found)
-    return attrs.evolve(result, doubts=tuple(found.doubts), seconds=time.monotonic() - began)
+    job = start(session, traces, server=server, report=report, progress=progress)
+    job.step("adding up what agents did")
+    agents = tuple(HotAgent(**row) for row in job.ask(AGENTS, top=top))
+    loads = tuple(Load(**row) for row in job.ask(LOADS))
+    return HotReport(agents, loads, tuple(job.report.doubts), job.seconds)

@@ -221,6 +221,8 @@ class Report:
     """One line for each file that was left out, and each replica that has no trace, without a fault."""
     files: int = 0
     rows: int = 0
+    program: str = ""
+    """What has read the files: Spark or DuckDB, with the version."""
     seconds: float = 0.0
 
     @property

@@ -22,6 +22,7 @@ __all__ = [
     "WRITER_DROPPED",
     "Origin",
     "arrow_schema",
+    "arrow_types",
     "ddl",
 ]
 
@@ -78,7 +79,7 @@ CONTENT = tuple(name for name in COLUMNS if name not in IDENTITY and name not in
 EVENTS_SUFFIX = ".events.jsonl"
 """End of the name of a file with the views and the mastership of one incarnation."""
 
-ARROW = {"int": "int32", "bigint": "int64", "binary": "binary"}
+ARROW = {"int": "int32", "bigint": "int64", "binary": "binary", "string": "string", "boolean": "bool_"}
 
 
 def ddl() -> str:
@@ -123,12 +124,22 @@ class Origin:
         return cls(server, server_id, replica, incarnation, servers, replicas, accepted)
 
 
-def arrow_schema(metadata: Mapping[bytes, bytes]) -> Any:
-    """Return the pyarrow schema; text columns are dictionaries, since few values recur in many rows."""
+def arrow_schema(metadata: Mapping[bytes, bytes], *, dictionaries: bool = True) -> Any:
+    """Return the pyarrow schema.
+
+    Text columns are dictionaries in files, since few values recur in many rows.
+    """
     arrow: Any = import_module("pyarrow")
-    text = arrow.dictionary(arrow.int32(), arrow.string())
+    text = arrow.dictionary(arrow.int32(), arrow.string()) if dictionaries else arrow.string()
     fields = [
         arrow.field(name, text if kind == "string" else getattr(arrow, ARROW[kind])(), nullable=False)
         for name, kind in COLUMNS.items()
     ]
     return arrow.schema(fields, metadata=dict(metadata))
+
+
+def arrow_types(ddl: str) -> Any:
+    """Return the pyarrow schema of a schema as Spark SQL text, of simple types."""
+    arrow: Any = import_module("pyarrow")
+    fields = [entry.split() for entry in ddl.split(",")]
+    return arrow.schema([(name, getattr(arrow, ARROW[kind])()) for name, kind in fields])

@@ -12,8 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import ReplayError, SparkMissing
+from .errors import ReplayError, require
 from .java import find_java, wrapper_home
+from .local import available_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,16 +83,9 @@ def spark_api() -> tuple[Any, bool]:
     """Return the class SparkSession, and whether this process already has a Java runtime for it."""
     # PySpark 4 warns of pandas 3, of which nothing is used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    try:
-        import_module("pandas")
-        import_module("pyarrow")
-        core: Any = import_module("pyspark")
-        sql: Any = import_module("pyspark.sql")
-    except ImportError as error:
-        raise SparkMissing(
-            f"the replay needs {error.name or 'pyspark'}, which is not installed: "
-            "run `pip install 'quorate[replay]'`."
-        ) from error
+    require("pandas", "pyarrow", "pyspark.sql")
+    core: Any = import_module("pyspark")
+    sql: Any = import_module("pyspark.sql")
     return sql.SparkSession, core.SparkContext._gateway is not None
 
 
@@ -119,13 +113,6 @@ def settings(place: Path, log: Path, threads: int, memory: str, brief: bool) -> 
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
     }
-
-
-def available_cores() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _places: dict[int, Path] = {}

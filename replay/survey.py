@@ -1,4 +1,4 @@
-"""The Spark side of the check: a digest of each block of positions, and the rows of the blocks in doubt."""
+"""The queries of the check: a digest of each block of positions, and the rows of the blocks in doubt."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from .frames import any_of, spark_functions
+from .queries import Queries
 from .reports import Span
 from .schema import CONTENT
 
@@ -59,7 +59,7 @@ class Detail:
     positions: Any
     """numpy array of int64, sorted."""
     hashes: Any
-    """numpy array of int64."""
+    """numpy array of 64-bit integers."""
 
 
 def block_bounds(number: int) -> Span:
@@ -68,56 +68,47 @@ def block_bounds(number: int) -> Span:
     return Span(max(1, number * size), number * size + size - 1)
 
 
-def survey(frame: Any) -> list[Block]:
+SURVEY = """
+SELECT server_id, replica, incarnation, position >> {shift} AS number, min(server) AS server,
+    count(*) AS rows, min(position) AS first, max(position) AS last,
+    bit_xor({hash}(position)) AS positions, bit_xor({hash}({content})) AS content
+FROM {rows} GROUP BY server_id, replica, incarnation, position >> {shift}
+"""
+EXPECTED = """
+SELECT id >> {shift} AS number, bit_xor({hash}(id)) AS positions
+FROM range({first}, {last} + 1) AS t(id) GROUP BY id >> {shift}
+"""
+DETAILS = """
+SELECT server_id, replica, incarnation, position, {hash}({content}) AS hash FROM {rows} WHERE {wanted}
+"""
+
+
+def survey(queries: Queries, rows: str) -> list[Block]:
     """Digest every block of every source. One pass, and no row leaves its file's partition."""
-    functions = spark_functions()
-    column: Any = functions.col
-    positions = functions.xxhash64(column("position"))
-    content = functions.xxhash64(*[column(name) for name in CONTENT])
-    number = functions.shiftright(column("position"), BLOCK_SHIFT)
-    digested = frame.groupBy("server_id", "replica", "incarnation", number.alias("number")).agg(
-        functions.first("server").alias("server"),
-        functions.count("*").alias("rows"),
-        functions.min("position").alias("first"),
-        functions.max("position").alias("last"),
-        functions.bit_xor(positions).alias("positions"),
-        functions.bit_xor(content).alias("content"),
+    query = SURVEY.format(
+        rows=rows, shift=BLOCK_SHIFT, hash=queries.hash_function, content=", ".join(CONTENT)
     )
-    rows: list[dict[str, Any]] = digested.toArrow().to_pylist()
-    blocks = [Block(**row) for row in rows]
+    blocks = [Block(**row) for row in queries.table(query).to_pylist()]
     return sorted(blocks, key=lambda block: (block.server_id, block.number, block.source))
 
 
-def expected_digests(spark: Any, numbers: Sequence[int]) -> dict[int, int]:
+def expected_digests(queries: Queries, numbers: Sequence[int]) -> dict[int, int]:
     """Return ``Block.positions`` of blocks that have every position once, by the number of the block."""
     if not numbers:
         return {}
-    functions = spark_functions()
     first, last = block_bounds(min(numbers)).first, block_bounds(max(numbers)).last
-    digested = (
-        spark.range(first, last + 1)
-        .groupBy(functions.shiftright("id", BLOCK_SHIFT).alias("number"))
-        .agg(functions.bit_xor(functions.xxhash64("id")).alias("positions"))
-    )
-    rows: list[dict[str, int]] = digested.toArrow().to_pylist()
-    return {row["number"]: row["positions"] for row in rows}
+    query = EXPECTED.format(shift=BLOCK_SHIFT, hash=queries.hash_function, first=first, last=last)
+    return {row["number"]: row["positions"] for row in queries.table(query).to_pylist()}
 
 
-def block_details(frame: Any, blocks: Iterable[tuple[int, int]]) -> list[Detail]:
+def block_details(queries: Queries, rows: str, blocks: Iterable[tuple[int, int]]) -> list[Detail]:
     """Fetch position and content hash of every row in some blocks, given as (server id, number)."""
-    functions = spark_functions()
-    column: Any = functions.col
-    content = functions.xxhash64(*[column(name) for name in CONTENT])
-    wanted = any_of(
-        [
-            (column("server_id") == server) & column("position").between(first, last)
-            for server, first, last in ranges(blocks)
-        ]
+    wanted = " OR ".join(
+        f"(server_id = {server} AND position BETWEEN {first} AND {last})"
+        for server, first, last in ranges(blocks)
     )
-    chosen = frame.where(wanted).select(
-        "server_id", "replica", "incarnation", "position", content.alias("hash")
-    )
-    return split(chosen.toArrow())
+    query = DETAILS.format(rows=rows, hash=queries.hash_function, content=", ".join(CONTENT), wanted=wanted)
+    return split(queries.table(query))
 
 
 def ranges(blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
@@ -157,9 +148,8 @@ def split(table: Any) -> list[Detail]:
     ]
 
 
-def rows_at(frame: Any, server_id: int, position: int) -> list[dict[str, Any]]:
+def rows_at(queries: Queries, rows: str, server_id: int, position: int) -> list[dict[str, Any]]:
     """Fetch all rows of all sources at one position."""
-    column: Any = spark_functions().col
-    found = frame.where((column("server_id") == server_id) & (column("position") == position))
-    rows: list[dict[str, Any]] = found.toArrow().to_pylist()
-    return sorted(rows, key=lambda row: (row["replica"], row["incarnation"]))
+    query = f"SELECT * FROM {rows} WHERE server_id = {server_id} AND position = {position}"
+    found: list[dict[str, Any]] = queries.table(query).to_pylist()
+    return sorted(found, key=lambda row: (row["replica"], row["incarnation"]))

@@ -1,35 +1,18 @@
-"""Reports as tables for people and as JSON for programs."""
+"""The results of the jobs as pages for people and as JSON for programs."""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from .exactly_once import ExactlyOnceReport
 from .failovers import FailoverReport
 from .hot import HotReport
+from .page import Bad, Good, Grid, Page, Plot, seconds
 from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
 
-__all__ = [
-    "MAX_PROBLEMS",
-    "accounts_table",
-    "as_json",
-    "failovers_table",
-    "hot_table",
-    "loads_table",
-    "print_agreement",
-    "print_notes",
-    "print_problems",
-    "rerun_table",
-    "totals_table",
-    "verify_table",
-]
-
-MAX_PROBLEMS = 20
+__all__ = ["as_json", "exactly_once_page", "failovers_page", "hot_page", "totals_page", "verify_page"]
 
 
 def as_json(value: Any) -> str:
@@ -52,12 +35,32 @@ def plain(value: Any) -> Any:
     return value
 
 
-def verify_table(report: Report) -> Table:
+def verify_page(
+    report: Report, again: RerunReport | None, problems: Sequence[str], notes: Sequence[str]
+) -> Page:
+    """Return the page of `verify`, with the rerun if there was one."""
+    grids = [sources_grid(report)]
+    if again is not None:
+        grids.append(rerun_grid(again))
+    rows: Counter[str] = Counter()
+    for server in report.servers:
+        for source in server.sources:
+            rows[f"{server.server} replica {source.replica}"] += source.rows
+    plot = Plot("Rows of each replica", list(rows), {"rows": list(rows.values())}, y_label="rows", bars=True)
+    return Page(
+        "Verification of traces",
+        grids,
+        [plot],
+        problems,
+        notes,
+        [] if problems else agreement(report, again),
+        report.program,
+    )
+
+
+def sources_grid(report: Report) -> Grid:
     """Return a table with one row per incarnation of a replica."""
-    table = new_table("server", "replica", "incarnation")
-    for title in ("first", "last", "rows"):
-        table.add_column(title, justify="right")
-    table.add_column("found")
+    rows: list[tuple[object, ...]] = []
     for server in report.servers:
         for source in server.sources:
             faults: list[str] = []
@@ -65,21 +68,19 @@ def verify_table(report: Report) -> Table:
                 faults.append(f"hole {spans(source.holes, 2)}")
             if source.duplicates:
                 faults.append(f"twice {spans(source.duplicates, 2)}")
-            table.add_row(
-                Text(server.server),
-                str(source.replica),
-                str(source.incarnation),
-                f"{source.span.first:,}",
-                f"{source.span.last:,}",
-                f"{source.rows:,}",
-                Text(", ".join(faults), style="bold red") if faults else Text("whole", style="green"),
+            found = Bad(", ".join(faults)) if faults else Good("whole")
+            span = source.span
+            number = str(source.incarnation)
+            rows.append(
+                (server.server, str(source.replica), number, span.first, span.last, source.rows, found)
             )
-        table.add_row(Text(server.server), "all", "", "1", f"{server.last:,}", "", together(server))
-    table.caption = f"{report.rows:,} rows, {report.files} files, {report.seconds:.1f} s"
-    return table
+        rows.append((server.server, "all", "", 1, server.last, "", together(server)))
+    caption = f"{report.rows:,} rows, {report.files} files, {report.seconds:.1f} s"
+    columns = ("server", "replica", "incarnation", "first", "last", "rows", "found")
+    return Grid(columns, rows, caption=caption)
 
 
-def together(server: ServerReport) -> Text:
+def together(server: ServerReport) -> Good | Bad | str:
     """Return the faults of one server's replicas taken together."""
     faults: list[str] = []
     if server.divergence is not None:
@@ -87,160 +88,174 @@ def together(server: ServerReport) -> Text:
     if server.uncovered:
         faults.append(f"not covered: {spans(server.uncovered, 2)}")
     if faults:
-        return Text(", ".join(faults), style="bold red")
+        return Bad(", ".join(faults))
     if not server.compared:
-        return Text("covered; nothing compared", style="yellow")
-    return Text(f"covered; {server.compared:,} positions compared", style="green")
+        return "covered; nothing compared"
+    return Good(f"covered; {server.compared:,} positions compared")
 
 
-def rerun_table(report: RerunReport) -> Table:
-    """Return a table with one row per class of agents."""
-    table = new_table("server", "class")
-    for title in ("agents", "reactions", "raised", "as traced", "different", "not run"):
-        table.add_column(title, justify="right")
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for agent in report.agents:
-        count = counts.setdefault((agent.server, agent.cls), Counter())
-        outcome = "not run" if agent.skipped else "different" if agent.diverged is not None else "as traced"
-        count.update({"agents": 1, "reactions": agent.reactions, "raised": agent.errors, outcome: 1})
-    for (server, cls), count in sorted(counts.items()):
-        table.add_row(
-            Text(server),
-            Text(cls),
-            f"{count['agents']:,}",
-            f"{count['reactions']:,}",
-            f"{count['raised']:,}",
-            f"{count['as traced']:,}",
-            Text(f"{count['different']:,}", style="bold red" if count["different"] else ""),
-            Text(f"{count['not run']:,}", style="yellow" if count["not run"] else ""),
-        )
-    table.caption = f"{report.reactions:,} reactions run again in {report.seconds:.1f} s"
-    return table
-
-
-def accounts_table(audit: ExactlyOnceReport) -> Table:
-    """Return a table with one row per pair of servers."""
-    table = new_table("from agents of", "to agents of")
-    for title in ("sent", "arrived", "under way", "waiting"):
-        table.add_column(title, justify="right")
-    for each in audit.accounts:
-        counts = (each.sent, each.arrived, each.under_way, each.waiting)
-        table.add_row(Text(each.server), Text(each.target), *(f"{number:,}" for number in counts))
-    table.caption = f"{sum(each.arrived for each in audit.accounts):,} notifications, {audit.seconds:.1f} s"
-    return table
-
-
-def failovers_table(found: FailoverReport) -> Table:
-    """Return a table with one row per change of the master."""
-    table = new_table("server", "view", "after entry", "master", "silent for", "served after", "reason")
-    for each in found.failovers:
-        table.add_row(
-            Text(each.server),
-            each.view,
-            f"{each.index:,}",
-            f"{each.former} -> {each.master}",
-            seconds(each.silence_s),
-            seconds(each.takeover_s),
-            Text(each.reason),
-        )
-    table.caption = f"changes of the master: {len(found.failovers):,}, {found.seconds:.1f} s"
-    return table
-
-
-def hot_table(found: HotReport) -> Table:
-    """Return a table with one row per agent."""
-    table = new_table("server", "agent", "class")
-    for title in ("reactions", "raised", "time", "longest", "payload bytes", "caused"):
-        table.add_column(title, justify="right")
-    for each in found.agents:
-        table.add_row(
-            Text(each.server),
-            each.agent,
-            Text(each.cls),
-            f"{each.reactions:,}",
-            f"{each.errors:,}",
-            seconds(each.busy_ns / 1e9 if each.busy_ns else None),
-            f"{each.longest_ns / 1e3:,.0f} us" if each.longest_ns else "-",
-            f"{each.payload_bytes:,}",
-            f"{each.caused:,}",
-        )
-    return table
-
-
-def loads_table(found: HotReport) -> Table:
-    """Return a table with one row per server."""
-    table = new_table("server")
-    for title in ("reactions", "time", "most in a second", "room in the busiest second", "largest entry"):
-        table.add_column(title, justify="right")
-    for each in found.loads:
-        room = each.headroom
-        table.add_row(
-            Text(each.server),
-            f"{each.reactions:,}",
-            seconds(each.busy_ns / 1e9 if each.busy_ns else None),
-            f"{each.most_reactions:,}",
-            "-" if room is None else f"{room:.0%}",
-            f"{each.largest_entry:,}",
-        )
-    table.caption = f"{found.seconds:.1f} s"
-    return table
-
-
-def seconds(value: float | None) -> str:
-    """Return seconds as text."""
-    return "-" if value is None else f"{value:.3f} s"
-
-
-def totals_table(found: Totals) -> Table:
-    """Return a table with one row per server, class, kind and type."""
-    table = new_table("server", "class", "kind", "type")
-    for title in ("reactions", "raised", "agents", "payload bytes"):
-        table.add_column(title, justify="right")
-    for row in found.rows:
-        table.add_row(
-            Text(row.server),
-            Text(row.cls or "-"),
-            row.kind,
-            Text(row.type),
-            f"{row.reactions:,}",
-            f"{row.errors:,}",
-            f"{row.agents:,}",
-            f"{row.payload_bytes:,}",
-        )
-    table.caption = f"{found.reactions:,} reactions, {found.errors:,} raised, {found.seconds:.1f} s"
-    return table
-
-
-def print_problems(screen: Console, problems: Sequence[str]) -> None:
-    """Print the first problems, one a line."""
-    for problem in problems[:MAX_PROBLEMS]:
-        screen.print(Text(problem, style="bold red"), soft_wrap=True)
-    if len(problems) > MAX_PROBLEMS:
-        screen.print(f"and {len(problems) - MAX_PROBLEMS} more; --json lists them all.")
-
-
-def print_notes(screen: Console, notes: Sequence[str]) -> None:
-    """Print the first notes, one a line."""
-    for note in notes[:MAX_PROBLEMS]:
-        screen.print(Text(f"Note: {note}", style="yellow"), soft_wrap=True)
-    if len(notes) > MAX_PROBLEMS:
-        screen.print(f"and {len(notes) - MAX_PROBLEMS} more notes; --json lists them all.")
-
-
-def print_agreement(screen: Console, report: Report, again: RerunReport | None) -> None:
-    """Print what was compared and found equal, and nothing else."""
+def agreement(report: Report, again: RerunReport | None) -> list[str]:
+    """Return what was compared and found equal, and nothing else."""
     lines = [f"{server.agreement}." for server in report.servers if server.agreement]
     if again is not None and again.reactions:
         lines.append(
             f"{again.reactions:,} reactions of {len(again.agents):,} agents, run again, did as traced."
         )
-    for line in lines:
-        screen.print(Text(line, style="green"), soft_wrap=True)
+    return lines
 
 
-def new_table(*titles: str) -> Table:
-    """Return a table without frames."""
-    table = Table(box=None, pad_edge=False, caption_justify="left")
-    for title in titles:
-        table.add_column(title)
-    return table
+def rerun_grid(report: RerunReport) -> Grid:
+    """Return a table with one row per class of agents."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for agent in report.agents:
+        count = counts.setdefault((agent.server, agent.cls), Counter())
+        outcome = "not run" if agent.skipped else "different" if agent.diverged is not None else "as traced"
+        count.update({"agents": 1, "reactions": agent.reactions, "raised": agent.errors, outcome: 1})
+    rows = [
+        (
+            server,
+            cls,
+            *(count[name] for name in ("agents", "reactions", "raised", "as traced")),
+            Bad(f"{count['different']:,}") if count["different"] else 0,
+            count["not run"],
+        )
+        for (server, cls), count in sorted(counts.items())
+    ]
+    caption = f"{report.reactions:,} reactions run again in {report.seconds:.1f} s"
+    titles = ("server", "class", "agents", "reactions", "raised", "as traced", "different", "not run")
+    return Grid(titles, rows, caption=caption)
+
+
+def exactly_once_page(audit: ExactlyOnceReport) -> Page:
+    """Return the page of `exactly_once`."""
+    rows = [
+        (each.server, each.target, each.sent, each.arrived, each.under_way, each.waiting)
+        for each in audit.accounts
+    ]
+    columns = ("from agents of", "to agents of", "sent", "arrived", "under way", "waiting")
+    arrived = sum(each.arrived for each in audit.accounts)
+    ways = [f"{each.server} to {each.target}" for each in audit.accounts]
+    lines = {
+        "sent": [float(each.sent) for each in audit.accounts],
+        "arrived": [float(each.arrived) for each in audit.accounts],
+    }
+    return Page(
+        "Exactly once",
+        [Grid(columns, rows, caption=f"{arrived:,} notifications, {audit.seconds:.1f} s")],
+        [Plot("Notifications", ways, lines, y_label="notifications", bars=True)],
+        audit.problems,
+        audit.notes,
+    )
+
+
+def failovers_page(found: FailoverReport) -> Page:
+    """Return the page of `failovers`."""
+    rows = [
+        (
+            each.server,
+            each.view,
+            each.index,
+            f"{each.former} -> {each.master}",
+            seconds(each.silence_s),
+            seconds(each.takeover_s),
+            each.reason,
+        )
+        for each in found.failovers
+    ]
+    columns = ("server", "view", "after entry", "master", "silent for", "served after", "reason")
+    caption = f"changes of the master: {len(found.failovers):,}, {found.seconds:.1f} s"
+    timed = [each for each in found.failovers if each.silence_s is not None]
+    plot = Plot(
+        "Seconds without a reaction",
+        [f"{each.server}, view {each.view}" for each in timed],
+        {"silent for": [each.silence_s or 0.0 for each in timed]},
+        y_label="seconds",
+        bars=True,
+    )
+    return Page("Failovers", [Grid(columns, rows, caption=caption)], [plot], found.problems, found.notes)
+
+
+def hot_page(found: HotReport) -> Page:
+    """Return the page of `hot`."""
+    agents = [
+        (
+            each.server,
+            each.agent,
+            each.cls,
+            each.reactions,
+            each.errors,
+            seconds(each.busy_ns / 1e9 if each.busy_ns else None),
+            f"{each.longest_ns / 1e3:,.0f} us" if each.longest_ns else "-",
+            each.payload_bytes,
+            each.caused,
+        )
+        for each in found.agents
+    ]
+    columns = (
+        "server",
+        "agent",
+        "class",
+        "reactions",
+        "raised",
+        "time",
+        "longest",
+        "payload bytes",
+        "caused",
+    )
+    loads = [
+        (
+            each.server,
+            each.reactions,
+            seconds(each.busy_ns / 1e9 if each.busy_ns else None),
+            each.most_reactions,
+            None if each.headroom is None else f"{each.headroom:.0%}",
+            each.largest_entry,
+        )
+        for each in found.loads
+    ]
+    titles = (
+        "server",
+        "reactions",
+        "time",
+        "most in a second",
+        "room in the busiest second",
+        "largest entry",
+    )
+    busiest = found.agents[:20]
+    plot = Plot(
+        "Time of the busiest agents",
+        [f"{each.server} {each.agent}" for each in busiest],
+        {"seconds": [each.busy_ns / 1e9 for each in busiest]},
+        y_label="seconds",
+        bars=True,
+    )
+    grids = [Grid(columns, agents), Grid(titles, loads, caption=f"{found.seconds:.1f} s")]
+    return Page("Hot agents", grids, [plot])
+
+
+def totals_page(found: Totals) -> Page:
+    """Return the page of `totals`."""
+    rows = [
+        (
+            row.server,
+            row.cls or None,
+            row.kind,
+            row.type,
+            row.reactions,
+            row.errors,
+            row.agents,
+            row.payload_bytes,
+        )
+        for row in found.rows
+    ]
+    columns = ("server", "class", "kind", "type", "reactions", "raised", "agents", "payload bytes")
+    caption = f"{found.reactions:,} reactions, {found.errors:,} raised, {found.seconds:.1f} s"
+    most = sorted(found.rows, key=lambda row: -row.reactions)[:20]
+    plot = Plot(
+        "Reactions by type of notification",
+        [f"{row.server} {row.type}" for row in most],
+        {"reactions": [float(row.reactions) for row in most]},
+        y_label="reactions",
+        bars=True,
+    )
+    return Page("Totals", [Grid(columns, rows, caption=caption)], [plot])

@@ -1,97 +1,58 @@
 """The reactions of a server as one table, and counts over it."""
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .discovery import Traces
-from .frames import Trace, any_of, spark_functions
-from .reports import Report, ServerReport, TotalRow, Totals
-from .verification import verify_trace
+from .frames import Progress, Trace
+from .job import merged, start
+from .queries import Queries, Session
+from .reports import Report, TotalRow, Totals
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+__all__ = ["reactions", "totals"]
 
-__all__ = ["merged", "reactions", "totals"]
-
-MAX_PIECES = 200
-"""Above this many pieces per server the rows are made unique by a shuffle instead of a filter."""
+COUNTS = """
+SELECT server, cls, kind, type, count(*) AS reactions,
+    sum(CASE WHEN error <> '' THEN 1 ELSE 0 END) AS errors, count(DISTINCT agent) AS agents,
+    sum(octet_length(payload)) AS payload_bytes
+FROM {rows} GROUP BY server, cls, kind, type ORDER BY server, cls, kind, type
+"""
 
 
 def reactions(
-    spark: "SparkSession",
-    traces: Traces,
+    session: Session,
+    traces: Traces | Trace,
     *,
     server: str | int | None = None,
     report: Report | None = None,
-) -> "DataFrame":
+) -> Any:
     """Return one row per server and position, taken from whichever replica has it, with the trace's columns.
 
-    The rows are in no order; sort by ``position``. Columns: server, server_id, replica, incarnation,
-    position, index, step, now_ns, agent ("#0.0.1025"), cls, kind, sender, type, payload (msgpack), request,
-    error, sends, outputs, stamp, name, state. A ``report`` of `verify` on the same files saves a pass.
-    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    It is a DataFrame of Spark, or a relation of DuckDB for a local session. The rows are in no order; sort by
+    ``position``. Columns: server, server_id, replica, incarnation, position, index, step, now_ns, agent
+    ("#0.0.1025"), cls, kind, sender, type, payload (msgpack), request, error, sends, outputs, stamp, name,
+    state, cause, link, number, local, remote, requests, duration_ns. A ``report`` of `verify` on the same
+    files saves a pass. Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    trace = Trace(spark, traces, server)
-    frame: DataFrame = merged(trace.frame(), report or verify_trace(trace))
-    return frame
+    job = start(session, traces, server=server, report=report)
 
+    def work(queries: Queries, rows: str) -> Any:
+        return queries.frame(merged(rows, job.report))
 
-def merged(frame: Any, report: Report) -> Any:
-    """Return a frame of the trace's rows in which every position of a server comes once."""
-    column: Any = spark_functions().col
-    kept: list[Any] = []
-    unique = True
-    for server in report.servers:
-        here = column("server_id") == server.server_id
-        if len(server.cover) > MAX_PIECES or any(source.duplicates for source in server.sources):
-            unique = False
-            kept.append(here)
-        else:
-            kept.append(here & any_of([piece(column, server, at) for at in range(len(server.cover))]))
-    frame = frame.where(any_of(kept))
-    return frame if unique else frame.dropDuplicates(["server_id", "position"])
-
-
-def piece(column: Any, server: ServerReport, at: int) -> Any:
-    """Return the condition of the rows that one source contributes."""
-    part = server.cover[at]
-    return (
-        (column("replica") == part.replica)
-        & (column("incarnation") == part.incarnation)
-        & column("position").between(part.span.first, part.span.last)
-    )
+    return job.trace.run(session, work, keep=True)
 
 
 def totals(
-    spark: "SparkSession",
-    traces: Traces,
+    session: Session,
+    traces: Traces | Trace,
     *,
     server: str | int | None = None,
     report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Totals:
     """Count reactions per server, class, kind and type of notification.
 
-    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    began = time.monotonic()
-    trace = Trace(spark, traces, server)
-    found = report or verify_trace(trace)
-    rows = trace.run(lambda frame: count(merged(frame, found)))
-    trace.check_unchanged(found)
-    return Totals(tuple(rows), time.monotonic() - began)
-
-
-def count(frame: Any) -> list[TotalRow]:
-    """Run the count."""
-    functions = spark_functions()
-    failed = functions.when(functions.col("error") != "", 1).otherwise(0)
-    counted = frame.groupBy("server", "cls", "kind", "type").agg(
-        functions.count("*").alias("reactions"),
-        functions.sum(failed).alias("errors"),
-        functions.countDistinct("agent").alias("agents"),
-        functions.sum(functions.length("payload")).alias("payload_bytes"),
-    )
-    rows: list[dict[str, Any]] = counted.toArrow().to_pylist()
-    return sorted(
-        (TotalRow(**row) for row in rows), key=lambda row: (row.server, row.cls, row.kind, row.type)
-    )
+    job = start(session, traces, server=server, report=report, progress=progress)
+    job.step("counting")
+    return Totals(tuple(TotalRow(**row) for row in job.ask(COUNTS)), job.seconds)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -13,13 +13,11 @@ from .discovery import Traces
 from .errors import NoTrace, ReplayError
 from .faults import RowFindings, ServerFindings, Triage, compare_rows, find_faults, triage
 from .files import SourceId
-from .frames import Progress, Trace, ignore
+from .frames import Progress, Trace, ignore, open_trace
+from .queries import Session, queries_of
 from .reports import Divergence, Report, ServerReport, Side, Span
 from .schema import CONTENT
 from .survey import Block, block_bounds, block_details, expected_digests, rows_at, survey
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 __all__ = ["verify", "verify_trace"]
 
@@ -29,8 +27,8 @@ MAX_VALUE_SHOWN = 200
 
 
 def verify(
-    spark: "SparkSession",
-    traces: Traces,
+    session: Session,
+    traces: Traces | Trace,
     *,
     server: str | int | None = None,
     progress: Progress | None = None,
@@ -41,12 +39,13 @@ def verify(
     inside what one incarnation wrote, a position twice, a position that no replica has, and a position at
     which two replicas recorded different reactions. ``server``, a name or an id, leaves the others out.
     ``progress`` is called with a few words when a step begins.
-    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
+    Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    return verify_trace(Trace(spark, traces, server, progress), progress)
+    trace = traces if isinstance(traces, Trace) else open_trace(traces, server, progress)
+    return verify_trace(session, trace, progress)
 
 
-def verify_trace(trace: Trace, progress: Progress | None = None) -> Report:
+def verify_trace(session: Session, trace: Trace, progress: Progress | None = None) -> Report:
     """Check a trace; see `verify`."""
     report_step = progress or ignore
     began = time.monotonic()
@@ -54,17 +53,19 @@ def verify_trace(trace: Trace, progress: Progress | None = None) -> Report:
     if not expected_rows:
         raise NoTrace("the trace files hold no reaction of that server.")
     report_step(f"reading {sum(expected_rows.values()):,} rows in {len(trace.files.paths):,} files")
-    blocks = trace.run(survey)
+    blocks = trace.run(session, survey)
     check_counts(blocks, trace.expected_rows())
-    expected = expected_digests(trace.spark, [block.number for block in blocks if may_be_whole(block)])
+    expected = expected_digests(
+        queries_of(session), [block.number for block in blocks if may_be_whole(block)]
+    )
     by_server = {key: list(group) for key, group in groupby(blocks, key=lambda block: block.server_id)}
     triaged = {key: triage(group, expected) for key, group in by_server.items()}
-    row_findings = compare_in_rows(trace, triaged, report_step)
+    row_findings = compare_in_rows(session, trace, triaged, report_step)
     servers: list[ServerReport] = []
     for server_id, result in triaged.items():
         dropped = {key[1:]: rows for key, rows in trace.files.dropped.items() if key[0] == server_id}
         finding = find_faults(result, row_findings[server_id], dropped)
-        servers.append(server_report(trace, by_server[server_id][0], finding))
+        servers.append(server_report(session, trace, by_server[server_id][0], finding))
     absences = trace.absences()
     return Report(
         servers=tuple(servers),
@@ -73,12 +74,13 @@ def verify_trace(trace: Trace, progress: Progress | None = None) -> Report:
         remarks=(*trace.files.notes, *absences.notes),
         files=len(trace.files.paths),
         rows=sum(source.rows for found in servers for source in found.sources),
+        program=queries_of(session).name,
         seconds=time.monotonic() - began,
     )
 
 
 def check_counts(blocks: Sequence[Block], expected: Mapping[SourceId, int]) -> None:
-    """Raise ReplayError if Spark has not read exactly the rows that the files have by their footers."""
+    """Raise ReplayError if not exactly the rows that the files have by their footers were read."""
     read: Counter[SourceId] = Counter()
     for block in blocks:
         read[block.server_id, block.replica, block.incarnation] += block.rows
@@ -86,7 +88,7 @@ def check_counts(blocks: Sequence[Block], expected: Mapping[SourceId, int]) -> N
         if read[source] != expected.get(source, 0):
             server, replica, incarnation = source
             raise ReplayError(
-                f"Spark has read {read[source]:,} rows of server {server}, replica {replica}, incarnation "
+                f"{read[source]:,} rows were read of server {server}, replica {replica}, incarnation "
                 f"{incarnation}, and its files have {expected.get(source, 0):,}: were they changed meanwhile?"
             )
 
@@ -97,7 +99,7 @@ def may_be_whole(block: Block) -> bool:
 
 
 def compare_in_rows(
-    trace: Trace, triaged: dict[int, Triage], report_step: Progress
+    session: Session, trace: Trace, triaged: dict[int, Triage], report_step: Progress
 ) -> dict[int, list[RowFindings]]:
     """Compare the rows of all blocks in doubt, some blocks at a time."""
     found: dict[int, list[RowFindings]] = {server_id: [] for server_id in triaged}
@@ -105,7 +107,7 @@ def compare_in_rows(
     for start in range(0, len(wanted), DETAIL_BLOCKS):
         part = wanted[start : start + DETAIL_BLOCKS]
         report_step(f"comparing the rows of {len(part)} of {len(wanted)} blocks of positions")
-        details = trace.run(partial(block_details, blocks=part))
+        details = trace.run(session, partial(block_details, blocks=part))
         for server_id in triaged:
             own = [detail for detail in details if detail.server_id == server_id]
             if own:
@@ -113,12 +115,12 @@ def compare_in_rows(
     return found
 
 
-def server_report(trace: Trace, block: Block, finding: ServerFindings) -> ServerReport:
+def server_report(session: Session, trace: Trace, block: Block, finding: ServerFindings) -> ServerReport:
     """Return the report of one server."""
     divergence = None
     if finding.difference is not None:
         position = finding.difference
-        rows = trace.run(lambda frame: rows_at(frame, block.server_id, position))
+        rows = trace.run(session, partial(rows_at, server_id=block.server_id, position=position))
         divergence = describe(rows, position, finding.later)
     return ServerReport(
         server=block.server,

@@ -88,12 +88,12 @@ class World:
         return {"s0": self.near.rows, "s1": self.far.rows}
 
 
-def audit(spark: Any, data: Path, rows: Rows) -> ExactlyOnceReport:
+def audit(session: Any, data: Path, rows: Rows) -> ExactlyOnceReport:
     for server, found in rows.items():
         writer = TraceWriter(data / server / "0" / "trace", Origin(server, SERVERS[server], 0, 5, SERVERS))
         writer.write(found)
         writer.close()
-    return exactly_once(spark, data)
+    return exactly_once(session, data)
 
 
 def renumbered(rows: list[Reaction], place: int, row: Reaction | None) -> list[Reaction]:
@@ -115,66 +115,66 @@ def tours(rows: list[Reaction]) -> list[int]:
     return [place for place, row in enumerate(rows) if row.type == Tour.type_name]
 
 
-def test_what_two_servers_send_each_other_is_followed(spark: Any, tmp_path: Path) -> None:
-    found = audit(spark, tmp_path, World().rows)
+def test_what_two_servers_send_each_other_is_followed(session: Any, tmp_path: Path) -> None:
+    found = audit(session, tmp_path, World().rows)
     assert found.problems == []
     counted = [(each.server, each.target, each.sent, each.arrived) for each in found.accounts]
     assert counted == [("s0", "s1", TOURS, TOURS), ("s1", "s0", TOURS, TOURS), ("s1", "s1", TOURS, TOURS)]
 
 
-def test_a_notification_that_was_lost_within_a_server_is_found(spark: Any, tmp_path: Path) -> None:
+def test_a_notification_that_was_lost_within_a_server_is_found(session: Any, tmp_path: Path) -> None:
     rows = World().rows
     lost = tours(rows["s1"])[11]
     cause = rows["s1"][lost].cause
     assert cause == rows["s1"][lost - 1].position
     rows["s1"] = renumbered(rows["s1"], lost, None)
     # What the lost one would have sent is gone with it: its row in s0 has lost its cause.
-    (flaw, *_) = audit(spark, tmp_path, rows).flaws
+    (flaw, *_) = audit(session, tmp_path, rows).flaws
     assert (flaw.server, flaw.position, flaw.target, flaw.sent, flaw.arrived) == ("s1", cause, "s1", 1, 0)
 
 
-def test_a_notification_that_was_lost_between_servers_is_found(spark: Any, tmp_path: Path) -> None:
+def test_a_notification_that_was_lost_between_servers_is_found(session: Any, tmp_path: Path) -> None:
     rows = World().rows
     arrived = [place for place, row in enumerate(rows["s0"]) if row.link == 1]
     lost = rows["s0"][arrived[7]]
     rows["s0"] = renumbered(rows["s0"], arrived[7], None)
-    flaws = audit(spark, tmp_path, rows).flaws
+    flaws = audit(session, tmp_path, rows).flaws
     assert ("s1", lost.cause, "s0", 1, 0) in [
         (each.server, each.position, each.target, each.sent, each.arrived) for each in flaws
     ]
 
 
-def test_a_notification_that_came_twice_is_found(spark: Any, tmp_path: Path) -> None:
+def test_a_notification_that_came_twice_is_found(session: Any, tmp_path: Path) -> None:
     rows = World().rows
     place = [place for place, row in enumerate(rows["s0"]) if row.link == 1][7]
     again = rows["s0"][place]
     second = msgspec.structs.replace(again, position=again.position + 1, index=again.index + 1)
     rows["s0"] = renumbered(rows["s0"], place + 1, second)
-    found = audit(spark, tmp_path, rows)
+    found = audit(session, tmp_path, rows)
     assert f"number {again.number}" in found.twice[0]
     assert [(each.sent, each.arrived) for each in found.flaws if each.position == again.cause] == [(1, 2)]
 
 
-def test_what_waits_for_a_paused_agent_or_is_under_way_is_no_fault(spark: Any, tmp_path: Path) -> None:
+def test_what_waits_for_a_paused_agent_or_is_under_way_is_no_fault(session: Any, tmp_path: Path) -> None:
     world = World()
     world.far.send(factory(1), Pause("far"))
     world.post("near", "far@s1")
     world.post("near", "far@s1")
-    found = audit(spark, tmp_path, world.rows)
+    found = audit(session, tmp_path, world.rows)
     assert found.problems == []
     assert sum(each.under_way + each.waiting for each in found.accounts) == 2
     assert len(found.notes) >= 1
 
 
-def test_what_a_runaway_turn_drops_is_no_fault(spark: Any, tmp_path: Path) -> None:
+def test_what_a_runaway_turn_drops_is_no_fault(session: Any, tmp_path: Path) -> None:
     world = World()
     world.post("restless")
     world.post("near")
     assert any(row.kind == "deadletter" for row in world.near.rows)
-    assert audit(spark, tmp_path, world.rows).problems == []
+    assert audit(session, tmp_path, world.rows).problems == []
 
 
-def test_a_server_whose_trace_was_not_given_is_named(spark: Any, tmp_path: Path) -> None:
-    found = audit(spark, tmp_path, {"s1": World().rows["s1"]})
+def test_a_server_whose_trace_was_not_given_is_named(session: Any, tmp_path: Path) -> None:
+    found = audit(session, tmp_path, {"s1": World().rows["s1"]})
     assert found.problems == []
     assert f"{TOURS} notifications came to s1 from server 0, whose trace was not given" in found.notes

@@ -63,24 +63,24 @@ def times(found: FailoverReport) -> list[tuple[str, int, int, float | None, floa
     ]
 
 
-def test_a_change_of_the_master_has_its_silence_and_its_takeover(spark: Any, data: Path) -> None:
-    found = failovers(spark, data)
+def test_a_change_of_the_master_has_its_silence_and_its_takeover(session: Any, data: Path) -> None:
+    found = failovers(session, data)
     assert (found.problems, found.notes) == ((), ())
     # The view 10.1 has the same master as the one before.
     assert times(found) == [("9.1", 0, 1, 2.5, 2.0)]
 
 
-def test_a_damaged_file_of_events_is_named_and_the_rest_is_used(spark: Any, data: Path) -> None:
+def test_a_damaged_file_of_events_is_named_and_the_rest_is_used(session: Any, data: Path) -> None:
     events = data / "s0" / "0" / "trace" / f"5{EVENTS_SUFFIX}"
     events.write_text("garbage\n" + json.dumps({"event": "view"}) + "\n" + events.read_text() + '{"eve')
-    found = failovers(spark, data)
+    found = failovers(session, data)
     assert found.problems == (f"{events}: line 1 is no event", f"{events}: line 2 is no event")
     assert len(found.failovers) == 1
 
 
-def test_a_server_without_events_is_a_note(spark: Any, data: Path) -> None:
+def test_a_server_without_events_is_a_note(session: Any, data: Path) -> None:
     for path in data.rglob(f"*{EVENTS_SUFFIX}"):
         path.unlink()
-    found = failovers(spark, data)
+    found = failovers(session, data)
     assert (found.ok, found.failovers) == (True, ())
     assert found.notes[0].startswith("s0: no file of events")

@@ -41,7 +41,7 @@ def row(position: int, index: int, agent: int, duration_ns: int, **changes: Any)
 
 
 @pytest.fixture(scope="module")
-def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> HotReport:
+def found(session: Any, tmp_path_factory: pytest.TempPathFactory) -> HotReport:
     """Ten entries a second; agent 1026 takes long, 1027 reacts often, and the entry 55 is a large one."""
     rows: list[Reaction] = []
     for index in range(1, ENTRIES + 1):
@@ -57,7 +57,7 @@ def found(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> HotReport:
         writer = TraceWriter(data / "s0" / str(replica) / "trace", Origin("s0", 0, replica, 5))
         writer.write(rows)
         writer.close()
-    return hot(spark, data, top=2)
+    return hot(session, data, top=2)
 
 
 def test_the_agents_that_took_longest_come_first_whatever_the_count_of_replicas(found: HotReport) -> None:

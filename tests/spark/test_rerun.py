@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -146,8 +147,8 @@ def store(data: Path, rows: list[Any], replica: int = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def again(spark: Any, data: Path) -> RerunReport:
-    return rerun(spark, data)
+def again(session: Any, data: Path) -> RerunReport:
+    return rerun(session, data)
 
 
 def ident(traced: Traced, name: str) -> str:
@@ -189,23 +190,23 @@ def test_a_reaction_that_asked_for_a_server_that_does_not_exist_is_run_again(
     assert bob.state["refused"] == 1
 
 
-def test_the_state_at_an_earlier_position_can_be_asked_for(spark: Any, data: Path, traced: Traced) -> None:
+def test_the_state_at_an_earlier_position_can_be_asked_for(session: Any, data: Path, traced: Traced) -> None:
     alice = ident(traced, "alice")
     deposits = [one.position for one in traced.trace if str(one.agent) == alice and one.kind == "react"]
-    result = state_at(spark, data, alice, deposits[2])
+    result = state_at(session, data, alice, deposits[2])
     assert result.state is not None
     assert (result.state["balance"], result.last) == (1 + 2 + 3, deposits[2])
     with pytest.raises(NoTrace, match=r"does not know an agent #0\.0\.9 up to position 5"):
-        state_at(spark, data, "#0.0.9", 5)
+        state_at(session, data, "#0.0.9", 5)
 
 
 def test_the_command_says_all_is_well_and_compares_live_states(
-    spark: Any, data: Path, traced: Traced, again: RerunReport, tmp_path: Path
+    session: Any, data: Path, traced: Traced, again: RerunReport, tmp_path: Path
 ) -> None:
     alice, bob = ident(traced, "alice"), ident(traced, "bob")
     live = tmp_path / "live.json"
     live.write_text("\n".join(json.dumps({"id": name, "state": again.state(name)}) for name in (alice, bob)))
-    keep = _KeepSession(spark)
+    keep = _KeepSession(session)
     with keep:
         fine = CliRunner().invoke(command, ["verify", str(data), "--live", str(live)])
         assert fine.exit_code == 0, fine.output
@@ -218,12 +219,12 @@ def test_the_command_says_all_is_well_and_compares_live_states(
 
 
 def test_totals_and_states_say_that_a_file_could_not_be_read(
-    spark: Any, traced: Traced, tmp_path: Path
+    session: Any, traced: Traced, tmp_path: Path
 ) -> None:
     store(tmp_path, traced.trace)
     empty = tmp_path / "s0" / "0" / "trace" / "1-000002.parquet"
     empty.touch()
-    with _KeepSession(spark):
+    with _KeepSession(session):
         counted = CliRunner().invoke(command, ["totals", str(tmp_path), "--json"])
         shown = CliRunner().invoke(command, ["show", str(tmp_path), "--agent", ident(traced, "bob")])
     for done in (counted, shown):
@@ -233,25 +234,27 @@ def test_totals_and_states_say_that_a_file_could_not_be_read(
 
 
 def test_a_file_that_is_damaged_between_two_jobs_ends_the_second(
-    spark: Any, traced: Traced, tmp_path: Path
+    session: Any, traced: Traced, tmp_path: Path
 ) -> None:
     store(tmp_path, traced.trace)
     store(tmp_path, traced.trace, replica=1)
-    report = verify(spark, tmp_path)
+    report = verify(session, tmp_path)
     (tmp_path / "s0" / "0" / "trace" / "1-000001.parquet").write_bytes(b"")
     for job in (rerun, totals):
         with pytest.raises(ReplayError, match=r"changed since the traces were verified: .*: it is empty"):
-            job(spark, tmp_path, report=report)
+            job(session, tmp_path, report=report)
 
 
-def test_changed_code_is_told_by_its_outputs(spark: Any, data: Path, traced: Traced, tmp_path: Path) -> None:
+def test_changed_code_is_told_by_its_outputs(
+    session: Any, data: Path, traced: Traced, tmp_path: Path
+) -> None:
     """The workers keep what they have imported, so the changed class goes under another name."""
     changed = tmp_path / "changed_bank.py"
     changed.write_text(CODE.replace("FEE = 0", "FEE = 1"))
     sys.path.insert(0, str(tmp_path))
     try:
         store(tmp_path, [_renamed(one) for one in traced.trace])
-        result = rerun(spark, tmp_path)
+        result = rerun(session, tmp_path)
     finally:
         sys.path.remove(str(tmp_path))
     alice = result.agent(ident(traced, "alice"))
@@ -261,10 +264,12 @@ def test_changed_code_is_told_by_its_outputs(spark: Any, data: Path, traced: Tra
     assert "is not what the trace says" in alice.difference
 
 
-def test_a_class_that_cannot_be_imported_is_one_sentence(spark: Any, traced: Traced, tmp_path: Path) -> None:
+def test_a_class_that_cannot_be_imported_is_one_sentence(
+    session: Any, traced: Traced, tmp_path: Path
+) -> None:
     rows = [msgspec.structs.replace(one, cls=one.cls and "nowhere_bank:Account") for one in traced.trace]
     store(tmp_path, rows)
-    problems = rerun(spark, tmp_path).problems
+    problems = rerun(session, tmp_path).problems
     assert len(problems) == 1
     assert "module nowhere_bank cannot be found" in problems[0]
 
@@ -280,12 +285,14 @@ def _renamed(one: Any) -> Any:
 class _KeepSession:
     """Commands stop their session when they end; this one is still needed."""
 
-    def __init__(self, spark: Any) -> None:
-        self._type = type(spark)
+    def __init__(self, session: Any) -> None:
+        self._session = session
 
     def __enter__(self) -> None:
-        self._exit = self._type.__exit__
-        self._type.__exit__ = lambda *_: None
+        self._patch = pytest.MonkeyPatch()
+        kept = nullcontext(self._session)
+        for name in ("local_session", "spark_session"):
+            self._patch.setattr(f"quorate.replay.options.{name}", lambda **_: kept)
 
     def __exit__(self, *_: object) -> None:
-        self._type.__exit__ = self._exit
+        self._patch.undo()

@@ -95,8 +95,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, P
 
 
 @pytest.fixture(scope="module")
-def report(spark: Any, planted: tuple[Path, dict[str, Path]]) -> Report:
-    return verify(spark, planted[0])
+def report(session: Any, planted: tuple[Path, dict[str, Path]]) -> Report:
+    return verify(session, planted[0])
 
 
 def test_equal_and_whole_traces_have_no_fault(report: Report) -> None:
@@ -178,7 +178,7 @@ def test_files_that_cannot_be_read_are_listed_and_the_rest_is_used(
     assert report.remarks == (f"{part}: it is not finished; its rows are not read",)
 
 
-def test_a_page_damaged_after_writing_is_found_and_set_aside(spark: Any, tmp_path: Path) -> None:
+def test_a_page_damaged_after_writing_is_found_and_set_aside(session: Any, tmp_path: Path) -> None:
     good = [row(position) for position in range(1, SMALL + 1)]
     write(tmp_path, "s0", 0, 1, good)
     damaged = write(tmp_path, "s0", 1, 1, good)
@@ -187,32 +187,32 @@ def test_a_page_damaged_after_writing_is_found_and_set_aside(spark: Any, tmp_pat
     middle = outputs.data_page_offset + outputs.total_compressed_size // 2
     content[middle] ^= 0xFF
     damaged.write_bytes(content)
-    report = verify(spark, tmp_path)
+    report = verify(session, tmp_path)
     assert [line.split(":")[0] for line in report.bad_files] == [str(damaged)]
     assert report.server("s0").ok
 
 
-def test_replicas_that_have_no_position_in_common_are_not_said_to_agree(spark: Any, tmp_path: Path) -> None:
+def test_replicas_that_have_no_position_in_common_are_not_said_to_agree(session: Any, tmp_path: Path) -> None:
     write(tmp_path, "s0", 0, 1, [row(position) for position in range(1, 101)])
     write(tmp_path, "s0", 1, 1, [row(position) for position in range(101, 201)])
-    server = verify(spark, tmp_path).server("s0")
+    server = verify(session, tmp_path).server("s0")
     assert (server.compared, server.alone, server.agreement) == (0, 200, "")
     assert server.problems == [
         f"s0: nothing of replica {replica} was compared: no other one has its positions" for replica in (0, 1)
     ]
 
 
-def test_two_incarnations_of_one_replica_are_no_agreement_of_replicas(spark: Any, tmp_path: Path) -> None:
+def test_two_incarnations_of_one_replica_are_no_agreement_of_replicas(session: Any, tmp_path: Path) -> None:
     rows = [row(position) for position in range(1, 101)]
     write(tmp_path, "s0", 0, 1, rows)
     write(tmp_path, "s0", 0, 2, rows[50:])
-    server = verify(spark, tmp_path).server("s0")
+    server = verify(session, tmp_path).server("s0")
     assert (server.problems, server.compared, server.agreement) == ([], 0, "")
     assert server.notes == ["s0: only replica 0 has a readable trace, so it was compared with no other"]
 
 
 @pytest.mark.parametrize("kept", [100, 0])
-def test_a_code_change_that_was_accepted_is_told(spark: Any, tmp_path: Path, kept: int) -> None:
+def test_a_code_change_that_was_accepted_is_told(session: Any, tmp_path: Path, kept: int) -> None:
     """Also if the trace of the first incarnation lacks what ended otherwise in the second."""
     rows = [row(position) for position in range(1, 101)]
     changed = [*rows[:50], *(row(position, sends=2) for position in range(51, 101))]
@@ -221,7 +221,7 @@ def test_a_code_change_that_was_accepted_is_told(spark: Any, tmp_path: Path, kep
     writer = TraceWriter(tmp_path / "s0/0/trace", Origin("s0", 0, 0, 2, accepted=accepted))
     writer.write(changed[20:])
     writer.close()
-    server = verify(spark, tmp_path).server("s0")
+    server = verify(session, tmp_path).server("s0")
     start = "s0: replica 0 (incarnation 2) was started with --accept-code-change"
     assert server.notes[0] == f"{start}: {accepted}"
     if kept:
@@ -232,78 +232,75 @@ def test_a_code_change_that_was_accepted_is_told(spark: Any, tmp_path: Path, kep
 
 
 def test_a_replica_that_the_configuration_declares_and_that_has_no_trace_is_named(
-    spark: Any, tmp_path: Path
+    session: Any, tmp_path: Path
 ) -> None:
     for replica in (0, 1):
         origin = Origin("s0", 0, replica, 1, {"s0": 0, "s1": 1}, {"s0": [0, 1, 2], "s1": [0]})
         writer = TraceWriter(tmp_path / "s0" / str(replica) / "trace", origin)
         writer.write([row(1)])
         writer.close()
-    assert verify(spark, tmp_path, server=0).problems == [
+    assert verify(session, tmp_path, server=0).problems == [
         "s0: replica 2 has no readable trace, though the configuration declares it"
     ]
-    assert verify(spark, tmp_path).remarks[0].startswith("s1: none of its replicas has a readable trace")
+    assert verify(session, tmp_path).remarks[0].startswith("s1: none of its replicas has a readable trace")
 
 
-def test_a_file_in_a_directory_whose_name_spark_would_pass_over_is_read(spark: Any, tmp_path: Path) -> None:
+def test_a_file_in_a_directory_whose_name_spark_would_pass_over_is_read(session: Any, tmp_path: Path) -> None:
     path = write(tmp_path, "s0", 0, 1, [row(position) for position in range(1, 101)])
     write(tmp_path, "s0", 1, 1, [row(position) for position in range(1, 101)])
     hidden = tmp_path / "_hidden" / ".old"
     hidden.mkdir(parents=True)
     path.rename(hidden / path.name)
-    report = verify(spark, tmp_path)
+    report = verify(session, tmp_path)
     assert (report.server("s0").compared, report.rows) == (100, 200)
 
 
-def test_rows_that_spark_does_not_read_end_the_verification(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_rows_that_are_not_read_end_the_verification(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "s0", 0, 1, [row(position) for position in range(1, 101)])
-    everything = Trace.frame
-    monkeypatch.setattr(Trace, "frame", lambda trace: everything(trace).where("position <> 50"))
-    with pytest.raises(ReplayError, match="has read 99 rows of server 0, replica 0, incarnation 1, and its"):
-        verify(spark, tmp_path)
+    everything = Trace.expected_rows
+    monkeypatch.setattr(
+        Trace,
+        "expected_rows",
+        lambda trace: {source: rows + 1 for source, rows in everything(trace).items()},
+    )
+    with pytest.raises(
+        ReplayError, match="100 rows were read of server 0, replica 0, incarnation 1, and its"
+    ):
+        verify(session, tmp_path)
 
 
 def test_merged_reactions_have_every_position_once(
-    spark: Any, report: Report, planted: tuple[Path, dict[str, Path]]
+    session: Any, report: Report, planted: tuple[Path, dict[str, Path]]
 ) -> None:
-    frame = reactions(spark, planted[0], report=report)
+    frame = reactions(session, planted[0], report=report)
+    table = frame.toArrow() if hasattr(frame, "toArrow") else frame.to_arrow_table()
+    grouped = table.group_by("server").aggregate([("position", "count"), ("position", "count_distinct")])
     counts = {
-        found["server"]: (found["rows"], found["distinct"])
-        for found in frame.groupBy("server")
-        .agg({"position": "count", "server_id": "max"})
-        .withColumnRenamed("count(position)", "rows")
-        .join(
-            frame.select("server", "position")
-            .distinct()
-            .groupBy("server")
-            .count()
-            .withColumnRenamed("count", "distinct"),
-            "server",
-        )
-        .collect()
+        found["server"]: (found["position_count"], found["position_count_distinct"])
+        for found in grouped.to_pylist()
     }
     expected = {"s0": ROWS, "s8": ROWS, "s6": SMALL - 50}
     assert counts == {f"s{at}": (expected.get(f"s{at}", SMALL),) * 2 for at in range(10)}
 
 
-def test_totals_count_each_reaction_once(spark: Any, planted: tuple[Path, dict[str, Path]]) -> None:
-    found = totals(spark, planted[0], server="s5")
+def test_totals_count_each_reaction_once(session: Any, planted: tuple[Path, dict[str, Path]]) -> None:
+    found = totals(session, planted[0], server="s5")
     assert [(line.cls, line.type, line.reactions, line.agents) for line in found.rows] == [
         ("bank:Account", "bank:Deposit", SMALL, 7)
     ]
 
 
 def test_a_server_that_is_not_in_the_trace_is_said_so(
-    spark: Any, planted: tuple[Path, dict[str, Path]]
+    session: Any, planted: tuple[Path, dict[str, Path]]
 ) -> None:
     with pytest.raises(NoTrace, match="no reaction of that server"):
-        verify(spark, planted[0], server="s77")
+        verify(session, planted[0], server="s77")
 
 
 def test_what_retention_has_removed_is_a_note_of_verify_and_a_doubt_of_totals(
-    spark: Any, tmp_path: Path
+    session: Any, tmp_path: Path
 ) -> None:
     for replica in range(2):
         place = tmp_path / "s0" / str(replica) / "trace"
@@ -313,7 +310,7 @@ def test_what_retention_has_removed_is_a_note_of_verify_and_a_doubt_of_totals(
             writer.write([row(position) for position in range(first, first + 100)])
             assert writer.flush()
         writer.close()
-    report = verify(spark, tmp_path)
+    report = verify(session, tmp_path)
     assert report.ok, report.problems
     assert report.server("s0").removed == 200
     sentence = "s0: the positions up to 200 were removed by the retention of its traces"

@@ -2,23 +2,48 @@
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from quorate.agents import AgentId
+from quorate.engine import Reaction
 from quorate.replay import AgentResult, JavaNotFound, ReplayError, RerunReport, SparkMissing
 from quorate.replay.command import command
-from quorate.replay.frames import escape
 from quorate.replay.live import compare, read_live
+from quorate.replay.queries import escape
 from quorate.replay.schema import Origin, arrow_schema
 from quorate.replay.session import check_user, failure_line, spark_api
+from quorate.server.trace.writer import TraceWriter
 
 
 def result(agent: str, state: Any, **changes: Any) -> AgentResult:
     return AgentResult("s0", agent, "bank:Account", 3, 0, 1, 9, state, **changes)
+
+
+def one_row(data: Path) -> None:
+    made = Reaction(
+        position=1,
+        index=1,
+        step=0,
+        now_ns=1_700_000_000_000_000_000,
+        agent=AgentId(0, 0, 1025),
+        cls="bank:Account",
+        kind="react",
+        sender=AgentId(0, 0, 1),
+        type="<b>bank:Deposit</b>",
+        payload=b"",
+        request=0,
+        error="",
+        sends=0,
+        outputs=b"",
+        stamp=1100,
+    )
+    writer = TraceWriter(data / "s0" / "0" / "trace", Origin("s0", 0, 0, 1))
+    writer.write([made])
+    writer.close()
 
 
 def test_importing_the_package_does_not_import_spark(tmp_path: Path) -> None:
@@ -38,21 +63,41 @@ def test_no_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytes
     def none(*_: object, **__: object) -> None:
         raise JavaNotFound("there is no Java.")
 
-    monkeypatch.setattr("quorate.replay.command.spark_session", none)
-    done = CliRunner().invoke(command, ["verify", str(tmp_path)])
+    one_row(tmp_path)
+    monkeypatch.setattr("quorate.replay.options.spark_session", none)
+    done = CliRunner().invoke(command, ["verify", str(tmp_path), "--engine", "spark"])
     assert (done.exit_code, done.stderr) == (3, "quorate: there is no Java.\n")
 
 
+def test_a_small_trace_is_read_without_spark(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    one_row(tmp_path)
+    page = tmp_path / "report.html"
+    done = CliRunner().invoke(command, ["totals", str(tmp_path), "--json", "--report", str(page)])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["program"].startswith("DuckDB ")
+    assert [row["type"] for row in found["rows"]] == ["<b>bank:Deposit</b>"]
+    text = page.read_text()
+    assert "<td>&lt;b&gt;bank:Deposit&lt;/b&gt;</td>" in text
+    assert "<svg" in text
+
+
+def test_a_report_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    one_row(tmp_path)
+    done = CliRunner().invoke(command, ["totals", str(tmp_path), "--report", str(tmp_path / "no" / "r.html")])
+    assert done.exit_code == 3
+    assert done.stderr.startswith("quorate: the report cannot be written: ")
+
+
 @pytest.mark.parametrize("job", [["verify"], ["totals"], ["show", "--agent", "0.0.1025"]])
-def test_traces_without_a_row_are_one_sentence_and_status_1(
-    job: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traces_without_a_row_are_one_sentence_and_status_1(job: list[str], tmp_path: Path) -> None:
     parquet: Any = pytest.importorskip("pyarrow.parquet")
     schema = arrow_schema(Origin("s0", 0, 0, 1).metadata(0))
     for replica in ("0", "1"):
         (tmp_path / replica).mkdir()
         parquet.write_table(schema.empty_table(), tmp_path / replica / "1-000001.parquet")
-    monkeypatch.setattr("quorate.replay.command.spark_session", lambda **_: nullcontext())
     done = CliRunner().invoke(command, [job[0], str(tmp_path), *job[1:]])
     assert done.exit_code == 1
     assert done.stderr.startswith("quorate: none of the 2 trace files can be read; the first is ")
