@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from ..agents import AgentError, AgentId, AgentSpec, Note, agent_spec
+from ..agents import Agent, AgentError, AgentId, AgentSpec, Note, Outcome, agent_spec
 from .cell import Cell, upgraded
 from .class_loading import Program, load_class, stored_class
+from .reaction import encode_requests
 from .recursion import FixedDepth
 
 __all__ = ["Rerun"]
@@ -43,6 +44,12 @@ class Rerun:
         self._resolve = resolve or _lenient
         self.deleted = False
         """True if the last reaction has deleted the agent."""
+        self._outcome: Outcome | None = None
+
+    @property
+    def agent(self) -> Agent:
+        """The agent as it is now. It must not be changed."""
+        return self._cell.agent
 
     def apply(
         self, position: int, now_ns: int, sender: AgentId, type: str, payload: bytes, request: int, stamp: int
@@ -52,10 +59,16 @@ class Rerun:
         Raises what the reaction raises. The agent then has the state from before, as it had in the engine.
         """
         note = Note(self._cell.identity, sender, type, payload, request)
+        self._outcome = None
         with FixedDepth(_FRAMES_TO_REACTION):
             context, outputs, _ = self._cell.react(note, now_ns, position, stamp, self._resolve)
+        self._outcome = context.outcome
         self.deleted = context.outcome is not None and context.outcome.deleted
         return outputs
+
+    def requests(self) -> bytes:
+        """Return what the last reaction has asked for, as the column `requests` of the trace has it."""
+        return encode_requests(self._outcome)
 
     def become(self, cls: str) -> None:
         """Go on as the version of the class to which the server has switched, with its upgrades.

@@ -15,11 +15,15 @@ With the functions here a program reads those traces::
 Nothing here imports pyspark before one of the functions is called.
 """
 
+from .chains import Chain, Hop, SlowChain, SlowestReport, TypeLatency, chain, slowest
 from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
 from .failovers import Failover, FailoverReport, failovers
+from .garbage import DeadLetters, GarbageReport, IdleAgent, Keep, garbage
 from .hot import HotAgent, HotReport, Load, hot
 from .local import LocalSession, local_session
+from .order import Disorder, OrderReport, order
+from .regression import AgentChange, BisectReport, Breach, RegressionReport, bisect, regress
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
 from .session import spark_session
@@ -28,30 +32,51 @@ from .verification import verify
 
 __all__ = [
     "Account",
+    "AgentChange",
     "AgentResult",
+    "BisectReport",
+    "Breach",
+    "Chain",
+    "DeadLetters",
+    "Disorder",
     "Divergence",
     "ExactlyOnceReport",
     "Failover",
     "FailoverReport",
     "Flaw",
+    "GarbageReport",
+    "Hop",
     "HotAgent",
     "HotReport",
+    "IdleAgent",
     "JavaNotFound",
+    "Keep",
     "Load",
     "LocalSession",
     "NoTrace",
+    "OrderReport",
+    "RegressionReport",
     "ReplayError",
     "Report",
     "RerunReport",
     "ServerReport",
+    "SlowChain",
+    "SlowestReport",
     "SparkMissing",
     "Totals",
+    "TypeLatency",
+    "bisect",
+    "chain",
     "exactly_once",
     "failovers",
+    "garbage",
     "hot",
     "local_session",
+    "order",
     "reactions",
+    "regress",
     "rerun",
+    "slowest",
     "spark_session",
     "state_at",
     "totals",

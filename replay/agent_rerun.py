@@ -1,19 +1,24 @@
 """The rerun of one agent's recorded reactions."""
 
-from collections.abc import Mapping
+import builtins
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, Final
 
 import msgspec
 
-from ..agents import AgentError, AgentId, Create, decode
+from ..agents import Agent, AgentError, AgentId, Create, agent_spec, decode
 from ..agents.notification import UNREADABLE
 from ..engine import Rerun
 from ..engine.current_reaction import Skipped
 from ..engine.error_text import described, summary
 from ..engine.routing import Routing
 
-__all__ = ["AgentRerun", "Record"]
+__all__ = ["AgentRerun", "Record", "Watch", "watch_of"]
+
+MAX_SHOWN = 200
+"""Characters of a request that are shown."""
 
 _SKIPPED_ERROR: Final = summary(*described(Skipped()))
 """The recorded error of a reaction that the administrator has skipped."""
@@ -36,6 +41,7 @@ class Record(msgspec.Struct, gc=False):
     stamp: int
     name: str
     state: bytes
+    requests: bytes = b""
 
 
 @lru_cache(maxsize=65536)
@@ -47,8 +53,14 @@ def parse(text: str) -> AgentId:
 class AgentRerun:
     """Runs the reactions of one agent again, in the order of their positions."""
 
-    def __init__(self, server: str, agent: str, names: Mapping[str, int]) -> None:
-        """Begin before the agent exists.
+    def __init__(
+        self,
+        server: str,
+        agent: str,
+        names: Mapping[str, int],
+        watch: Callable[[Agent], bool | None] | None = None,
+    ) -> None:
+        """Begin before the agent exists. ``watch`` looks at it after each reaction.
 
         ``names`` gives the ids of the servers that have traces, by name. They may not be all servers: they
         are used for rows whose file does not have the servers of the configuration.
@@ -64,6 +76,11 @@ class AgentRerun:
         self._first = 0
         self._last = 0
         self._deleted = False
+        self._different = 0
+        self._watch = watch
+        self._looked = False
+        self._breached: int | None = None
+        self._breach = ""
         self._diverged: int | None = None
         self._difference = ""
         self._skipped = ""
@@ -101,6 +118,7 @@ class AgentRerun:
             identity = parse(record.agent)
             name, place = record.name or None, location(record)
             self._rerun = Rerun(identity, record.cls, record.state, name, self._resolve, location=place)
+            self._look(self._rerun, record.position)
         except AgentError as error:
             self._skipped = str(error)
         except UNREADABLE as error:
@@ -144,8 +162,10 @@ class AgentRerun:
         self._deleted = self._deleted or self._rerun.deleted
         self._reactions += 1
         self._errors += bool(record.error)
+        self._look(self._rerun, record.position)
         if outputs == record.outputs and error == record.error:
             return
+        self._different += 1
         if self._unknown and self._diverged is None:
             self._skipped = (
                 f"at {record.position} it addresses the server {self._unknown!r}, of which the traces say "
@@ -153,7 +173,19 @@ class AgentRerun:
             )
         elif self._diverged is None:
             self._diverged = record.position
-            self._difference = difference(record, error)
+            self._difference = difference(record, error, self._rerun.requests())
+
+    def _look(self, rerun: Rerun, position: int) -> None:
+        """Look whether the condition holds for the first time."""
+        if self._watch is None or self._breached is not None:
+            return
+        try:
+            holds = self._watch(rerun.agent)
+        except Exception as error:  # the condition is the user's own code
+            holds, self._breach = True, f"the condition cannot be evaluated: {error!r}"
+        self._looked = self._looked or holds is not None
+        if holds:
+            self._breached = position
 
     def _resolve(self, server: str | int) -> int:
         """Return the id of a server, as the engine did. Raises ValueError if there was no such server."""
@@ -187,6 +219,10 @@ class AgentRerun:
             "diverged": self._diverged,
             "skipped": self._skipped,
             "difference": self._difference,
+            "different": self._different,
+            "breached": self._breached,
+            "breach": self._breach,
+            "looked": self._looked,
         }
 
     def _state(self) -> str | None:
@@ -200,13 +236,74 @@ def location(record: Record) -> str:
     return "" if ":" in record.cls else decode(Create, record.payload).class_name
 
 
-def difference(record: Record, error: str) -> str:
+Watch = Callable[[Agent], bool | None]
+"""A condition on an agent; None if it says nothing of it."""
+
+
+def watch_of(text: str, cls: str) -> Watch:
+    """Return the condition of a Python expression over the attributes of agents of one class.
+
+    It says nothing of agents that lack an attribute it names. ``cls``, if not "", is the name of the class.
+    Raises ValueError if it is no expression.
+    """
+    try:
+        code = compile(text, "<condition>", "eval")
+    except (SyntaxError, ValueError) as error:
+        raise ValueError(f"the condition {text!r} is no Python expression: {error}") from error
+    names = [name for name in code.co_names if not hasattr(builtins, name)]
+
+    def holds(agent: Agent) -> bool | None:
+        if cls and agent_spec(type(agent)).name != cls:
+            return None
+        try:
+            values = {name: getattr(agent, name) for name in names}
+        except AttributeError:
+            return None
+        return bool(eval(code, {"__builtins__": builtins}, values))  # noqa: S307 - the user's own expression
+
+    return holds
+
+
+def difference(record: Record, error: str, requests: bytes) -> str:
     """Return what a reaction did and what the trace has recorded, in one sentence."""
     if error != record.error:
         actual = f"it raised {error}" if error else "it ended well"
         recorded = f"raised {record.error}" if record.error else "ended well"
         return f"on {record.type} {actual}, and the trace says that it {recorded}"
+    if record.requests and requests != record.requests:
+        return f"on {record.type} {told(requests, record.requests)}"
     return f"what it sent, set or emitted on {record.type} is not what the trace says"
+
+
+def told(now: bytes, then: bytes) -> str:
+    """Return the first request that is not the traced one, and that one."""
+    empty: list[Any] = [[], [], [], [], False]
+    kinds = ("sent", "set the timer", "cancelled the timer", "emitted")
+    new, old = (msgspec.msgpack.decode(each) if each else empty for each in (now, then))
+    for kind, ours, theirs in zip(kinds, new, old, strict=False):
+        for mine, traced in zip_longest(ours, theirs):
+            if mine != traced:
+                did, had = ("nothing more" if each is None else readable(each) for each in (mine, traced))
+                return f"it {kind}: {did}; the trace has: {had}"
+    return f"it {'deleted' if new[4] else 'did not delete'} itself, other than in the trace"
+
+
+def readable(request: Any) -> str:
+    """Return a request as text, with the payload decoded."""
+    if not isinstance(request, list):
+        return str(request)
+    parts: list[Any] = request  # pyright: ignore[reportUnknownVariableType]
+    return " ".join(str(plain(decoded(part))) for part in parts)[:MAX_SHOWN]
+
+
+def decoded(part: Any) -> Any:
+    """Return bytes as the values in them, if they are MessagePack."""
+    if not isinstance(part, bytes):
+        return part
+    try:
+        return msgspec.msgpack.decode(part)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return part.hex()
 
 
 def plain(value: Any) -> Any:

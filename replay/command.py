@@ -1,22 +1,58 @@
 """``quorate replay``: the jobs on the command line."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import attrs
 import click
 
+from .chains import chain, slowest
 from .errors import ReplayError
 from .exactly_once import exactly_once
 from .failovers import failovers
+from .garbage import garbage
 from .hot import DEFAULT_TOP, hot
 from .live import compare, not_compared, read_live
 from .options import COULD_NOT_RUN, EXITS, WENT_WRONG, Options, fail, finish, job_options, opened, show_doubts
+from .order import order
+from .regression import bisect, regress
 from .rerun_job import rerun, state_at
-from .tables import as_json, exactly_once_page, failovers_page, hot_page, totals_page, verify_page
+from .tables import (
+    as_json,
+    bisect_page,
+    chain_page,
+    exactly_once_page,
+    failovers_page,
+    garbage_page,
+    hot_page,
+    order_page,
+    regress_page,
+    slowest_page,
+    totals_page,
+    verify_page,
+)
 from .totals import totals
 
 __all__ = ["command"]
+
+
+top_option = click.option(
+    "--top",
+    type=click.IntRange(1, 10_000),
+    default=DEFAULT_TOP,
+    show_default=True,
+    metavar="N",
+    help="How many are listed.",
+)
+
+
+def code_option(text: str, *, required: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option for the directories of agents' code."""
+    place = click.Path(exists=True, file_okay=False)
+    return click.option(
+        "--code", metavar="DIRECTORY", multiple=True, required=required, type=place, help=text
+    )
 
 
 @click.group(name="replay")
@@ -83,7 +119,7 @@ def failovers_command(ctx: click.Context, options: Options) -> None:
 
 @command.command("hot", epilog=EXITS)
 @job_options
-@click.option("--top", type=click.IntRange(1, 10_000), default=DEFAULT_TOP, show_default=True, metavar="N")
+@top_option
 @click.pass_context
 def hot_command(ctx: click.Context, options: Options, top: int) -> None:
     """List the agents that take most time, and how much room each server has."""
@@ -132,6 +168,113 @@ def show_command(ctx: click.Context, options: Options, agent: str, position: int
         if result.diverged is not None:
             click.echo(f"quorate: at position {result.diverged}: {result.difference}", err=True)
     ctx.exit(COULD_NOT_RUN if result.skipped else WENT_WRONG if result.diverged is not None else status)
+
+
+@command.command("order", epilog=EXITS)
+@job_options
+@click.pass_context
+def order_command(ctx: click.Context, options: Options) -> None:
+    """Check that what agents sent to agents arrived in that order."""
+    with opened(options) as job:
+        found = order(job.session, job.trace, report=job.report, progress=job.step)
+    value = {"ok": found.ok, "problems": found.problems, **attrs.asdict(found)}
+    finish(ctx, options, job, order_page(found), value, status=0 if found.ok else WENT_WRONG)
+
+
+@command.command("chain", epilog=EXITS)
+@job_options
+@click.option(
+    "--at", "place", metavar="SERVER:POSITION", required=True, help="The notification, as s0:40000."
+)
+@click.pass_context
+def chain_command(ctx: click.Context, options: Options, place: str) -> None:
+    """Print what led to a notification, and all that it has caused."""
+    server, _, position = place.rpartition(":")
+    if not server or not position.isdecimal() or not int(position):
+        raise click.BadParameter(f"{place!r} is not a server and a position; write it as s0:40000.")
+    with opened(options) as job:
+        found = chain(job.session, job.trace, (server, int(position)), report=job.report, progress=job.step)
+    finish(ctx, options, job, chain_page(found), attrs.asdict(found), doubts=True)
+
+
+@command.command("slowest", epilog=EXITS)
+@job_options
+@top_option
+@click.pass_context
+def slowest_command(ctx: click.Context, options: Options, top: int) -> None:
+    """List the notifications whose last effect came latest, and latencies by type."""
+    with opened(options) as job:
+        found = slowest(job.session, job.trace, top=top, report=job.report, progress=job.step)
+    finish(ctx, options, job, slowest_page(found), attrs.asdict(found), doubts=True)
+
+
+@command.command("regress", epilog=EXITS)
+@job_options
+@code_option("The directory of the new code; may be given several times.", required=True)
+@click.option(
+    "--before",
+    metavar="DIRECTORY",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False),
+    help="That of the code that has written the trace. Default: what this command imports.",
+)
+@click.pass_context
+def regress_command(
+    ctx: click.Context, options: Options, code: tuple[str, ...], before: tuple[str, ...]
+) -> None:
+    """Run new code on the recorded notifications, and tell which agents do something else."""
+    with opened(options) as job:
+        found = regress(job.session, job.trace, code, before=before, report=job.report, progress=job.step)
+    value = {"ok": found.ok, "problems": found.problems, **attrs.asdict(found)}
+    status = WENT_WRONG if found.changes or found.doubts else COULD_NOT_RUN if found.not_run else 0
+    finish(ctx, options, job, regress_page(found), value, status=status)
+
+
+@command.command("bisect", epilog=EXITS)
+@job_options
+@click.option("--until", "condition", metavar="EXPRESSION", required=True, help="As 'balance < 0'.")
+@click.option("--agent", metavar="ID", help="Only this agent, as #0.0.1025 or 0.0.1025.")
+@click.option("--class", "cls", metavar="NAME", default="", help="Only agents of this class.")
+@code_option("Where the code of the agents is, if not where this command imports.")
+@click.pass_context
+def bisect_command(
+    ctx: click.Context, options: Options, condition: str, agent: str | None, cls: str, code: tuple[str, ...]
+) -> None:
+    """Find the first notification after which a condition holds for an agent."""
+    identity = None if agent is None else f"#{agent.removeprefix('#')}"
+    with opened(options) as job:
+        found = bisect(
+            job.session,
+            job.trace,
+            condition,
+            agent=identity,
+            cls=cls,
+            code=code,
+            report=job.report,
+            progress=job.step,
+        )
+    status = WENT_WRONG if found.breaches or found.problems else 0
+    finish(ctx, options, job, bisect_page(found), attrs.asdict(found), status=status)
+
+
+@command.command("garbage", epilog=EXITS)
+@job_options
+@click.option(
+    "--idle",
+    "idle_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=3600.0,
+    show_default=True,
+    help="How long an agent has got nothing.",
+)
+@top_option
+@click.pass_context
+def garbage_command(ctx: click.Context, options: Options, idle_s: float, top: int) -> None:
+    """List agents that have been idle for long, dead letters, and how far back the trace goes."""
+    with opened(options) as job:
+        found = garbage(job.session, job.trace, idle_s=idle_s, top=top, report=job.report, progress=job.step)
+    finish(ctx, options, job, garbage_page(found), attrs.asdict(found), doubts=True)
 
 
 def live_states(path: Path) -> dict[str, Any]:

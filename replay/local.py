@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +16,7 @@ from .errors import ReplayError, require
 from .local_worker import pack
 from .schema import arrow_schema
 
-__all__ = ["LocalSession", "available_cores", "local_session"]
+__all__ = ["Apart", "LocalSession", "available_cores", "local_session"]
 
 ROWS_PER_PROCESS = 50_000
 """A process more is started for each of so many rows, as long as there are processors."""
@@ -105,6 +105,14 @@ class LocalSession:
         """Remove a view."""
         self._connection.execute(f"DROP VIEW IF EXISTS {name}")
 
+    def store(self, sql: str, name: str) -> None:
+        """Run a query and keep its result as a table; what does not fit into memory goes to the disk."""
+        self._connection.execute(f"CREATE TEMPORARY TABLE {name} AS {sql}")
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table."""
+        self._connection.execute(f"DROP TABLE IF EXISTS {name}")
+
     def execute(self, sql: str) -> None:
         """Run a statement that has no result."""
         self._connection.execute(sql)
@@ -126,8 +134,12 @@ class LocalSession:
         """Return the expression that makes a row of each word of a text."""
         return f"unnest(string_split({column}, ' '))"
 
-    def each_agent(self, sql: str, worker: Any, result: str) -> Any:
-        """Return what `worker` makes of a query's rows; Python processes run it, each its share of agents."""
+    def each_agent(self, sql: str, worker: Any, result: str, *, apart: bool = False) -> Any:
+        """Return what `worker` makes of a query's rows; Python processes run it, each its share of agents.
+
+        They are new for each call, so `apart` changes nothing.
+        """
+        del apart
         arrow: Any = import_module("pyarrow")
         rows = self.table(f"SELECT count(*) AS found FROM ({sql})")["found"][0].as_py()
         shares = max(1, min(self._cores, rows // ROWS_PER_PROCESS))
@@ -142,6 +154,29 @@ class LocalSession:
             return arrow.concat_tables([helper.result() for helper in helpers])
         finally:
             for helper in helpers:
+                helper.stop()
+
+
+class Apart:
+    """A worker that has its work done by a process that it starts."""
+
+    def __init__(self, work: bytes) -> None:
+        """`work`: as `quorate.replay.local_worker.pack` gives it."""
+        self._work = work
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn record batches into those of the result."""
+        helper: Helper | None = None
+        try:
+            for batch in batches:
+                if helper is None:
+                    helper = Helper()
+                    helper.begin(self._work, batch.schema)
+                helper.put(batch)
+            if helper is not None:
+                yield from helper.result().to_batches()
+        finally:
+            if helper is not None:
                 helper.stop()
 
 

@@ -89,7 +89,10 @@ def seconds(value: float | None) -> str:
 def print_page(screen: Console, page: Page) -> None:
     """Print tables, and the first problems and notes."""
     for grid in page.grids:
-        screen.print(rich_table(grid))
+        if grid.rows:
+            screen.print(rich_table(grid))
+        elif grid.caption:
+            screen.print(grid.caption, highlight=False)
     sentences(screen, page.problems, "bold red", "", "")
     sentences(screen, page.notes, "yellow", "Note: ", " notes")
     for line in page.agreement:
@@ -155,7 +158,7 @@ def write_html(path: Path, page: Page) -> None:
     parts += [f"<p class='good'>{escape(each)}</p>" for each in page.agreement]
     parts += [f"<p class='note'>Note: {escape(each)}</p>" for each in page.notes]
     parts += [picture(plot) for plot in page.plots if len(plot.x)]
-    parts += [html_table(grid) for grid in page.grids]
+    parts += [html_table(grid) for grid in page.grids if grid.rows or grid.caption]
     if page.program:
         parts.append(f"<p>The traces were read by {escape(page.program)}.</p>")
     try:

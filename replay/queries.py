@@ -1,25 +1,23 @@
 """What runs the SQL of the jobs: Spark, or DuckDB in this process. Both give the same results."""
 
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from .local import LocalSession
+from .local import Apart, LocalSession
+from .local_worker import pack
 from .schema import ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["AgentWorker", "Queries", "Session", "SparkQueries", "as_view", "queries_of", "values"]
+__all__ = ["Queries", "Session", "SparkQueries", "as_view", "queries_of", "values", "view_name"]
 
 Session: TypeAlias = "SparkSession | LocalSession"
 """Where jobs run: a session of Spark, or one of `local_session`."""
-
-AgentWorker = Callable[[Iterable[Any]], Iterator[Any]]
-"""Turns record batches, sorted by agent and position, into record batches of results. It can be pickled."""
 
 PARTITIONS_PER_CORE = 2
 
@@ -50,6 +48,14 @@ class Queries(Protocol):
         """Remove a view."""
         ...
 
+    def store(self, sql: str, name: str) -> None:
+        """Run a query and keep its result as a table."""
+        ...
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table."""
+        ...
+
     def execute(self, sql: str) -> None:
         """Run a statement that has no result."""
         ...
@@ -70,10 +76,12 @@ class Queries(Protocol):
         """Return the expression that makes a row of each word of a text; words are parted by one space."""
         ...
 
-    def each_agent(self, sql: str, worker: AgentWorker, result: str) -> Any:
+    def each_agent(self, sql: str, worker: Any, result: str, *, apart: bool = False) -> Any:
         """Return what `worker` makes of a query's rows, with all rows of an agent in the same call of it.
 
-        The query has the columns server_id, agent and position; `result` is the schema as Spark SQL text.
+        The query has the columns server_id, agent and position; `result` is the schema as Spark SQL text. The
+        worker is a msgspec.Struct that turns record batches into those of the result. `apart` has each work
+        in a process that has imported no agent yet.
         """
         ...
 
@@ -100,6 +108,14 @@ class SparkQueries:
         """Remove a view."""
         self._spark.catalog.dropTempView(name)
 
+    def store(self, sql: str, name: str) -> None:
+        """Run a query and keep its result as a table, on the local disks of the workers."""
+        self._spark.sql(sql).localCheckpoint().createOrReplaceTempView(name)
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table."""
+        self._spark.catalog.dropTempView(name)
+
     def execute(self, sql: str) -> None:
         """Run a statement that has no result."""
         self._spark.sql(sql)
@@ -121,12 +137,12 @@ class SparkQueries:
         """Return the expression that makes a row of each word of a text."""
         return f"explode(split({column}, ' '))"
 
-    def each_agent(self, sql: str, worker: AgentWorker, result: str) -> Any:
-        """Return what `worker` makes of a query's rows; Spark's Python workers run it."""
+    def each_agent(self, sql: str, worker: Any, result: str, *, apart: bool = False) -> Any:
+        """Return what `worker` makes of a query's rows; Spark's Python workers run it, or start who does."""
         partitions = max(1, PARTITIONS_PER_CORE * int(self._spark.sparkContext.defaultParallelism))
         rows = self._spark.sql(sql).repartition(partitions, "server_id", "agent")
         ordered = rows.sortWithinPartitions("server_id", "agent", "position")
-        return ordered.mapInArrow(worker, result).toArrow()
+        return ordered.mapInArrow(Apart(pack(worker, result)) if apart else worker, result).toArrow()
 
 
 def queries_of(session: Any) -> Queries:

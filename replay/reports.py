@@ -286,6 +286,14 @@ class AgentResult:
     """Reactions that were not run again, because the administrator skipped them."""
     difference: str = ""
     """The difference at ``diverged``, in one sentence."""
+    different: int = 0
+    """How many reactions were not as recorded."""
+    breached: int | None = None
+    """The first position after which the condition held that was looked for; None if it never did."""
+    breach: str = ""
+    """Why the condition could not be evaluated there; "" if it could."""
+    looked: bool = False
+    """Whether a condition was given that says something of this agent."""
 
 
 @attrs.frozen

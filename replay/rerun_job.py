@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
+import attrs
 import msgspec
 
-from .agent_rerun import AgentRerun, Record
+from .agent_rerun import AgentRerun, Record, watch_of
 from .discovery import Traces
 from .errors import NoTrace
 from .files import SourceId
@@ -18,11 +19,12 @@ from .queries import Queries, Session
 from .reports import AgentResult, Report, RerunReport
 from .schema import IDENTITY, arrow_types
 
-__all__ = ["rerun", "state_at"]
+__all__ = ["Selection", "rerun", "run_again", "state_at"]
 
 RESULT = (
     "server string, agent string, cls string, reactions bigint, errors bigint, omitted bigint, first bigint, "
-    "last bigint, state string, deleted boolean, diverged bigint, skipped string, difference string"
+    "last bigint, state string, deleted boolean, diverged bigint, skipped string, difference string, "
+    "different bigint, breached bigint, breach string, looked boolean"
 )
 RESULTS_PER_BATCH = 1000
 
@@ -63,7 +65,7 @@ def state_at(
     """
     job = start(session, traces, server=server, report=report, progress=progress)
     job.step(f"running agent {agent} again")
-    results = run_again(job, agent, position)
+    results = run_again(job, Selection(agent, position))
     if not results:
         when = "" if position is None else f" up to position {position}"
         raise NoTrace(f"the trace does not know an agent {agent}{when}.")
@@ -86,19 +88,38 @@ def configured(trace: Trace) -> list[Servers]:
     ]
 
 
-def run_again(job: Job, agent: str | None = None, position: int | None = None) -> list[AgentResult]:
-    """Run all agents, or one of them, to the last position or another one."""
+@attrs.frozen
+class Selection:
+    """What is run again, and how."""
+
+    agent: str | None = None
+    """Only this agent."""
+    position: int | None = None
+    """Only up to this position of the server."""
+    code: Sequence[str] = ()
+    """Directories in which modules are looked for first."""
+    condition: str = ""
+    """A Python expression over the attributes of agents; see `quorate.replay.agent_rerun.watch_of`."""
+    cls: str = ""
+    """The name of the class to whose agents the condition applies; "" for all that have the attributes."""
+
+
+def run_again(job: Job, selection: Selection | None = None) -> list[AgentResult]:
+    """Run agents again, in the order of their servers and first positions."""
+    selection = selection or Selection()
     names = {name: number for number, name in job.names.items()}
     columns = ", ".join((*IDENTITY, *Record.__struct_fields__))
 
     def work(queries: Queries, view: str) -> list[AgentResult]:
         query = f"SELECT {columns} FROM {view} WHERE cls <> ''"
-        if agent is not None:
-            query += f" AND agent = {queries.literal(agent)}"
-        if position is not None:
-            query += f" AND position <= {position}"
-        worker = Worker(import_path(), names, configured(job.trace))
-        rows: list[dict[str, Any]] = queries.each_agent(query, worker, RESULT).to_pylist()
+        if selection.agent is not None:
+            query += f" AND agent = {queries.literal(selection.agent)}"
+        if selection.position is not None:
+            query += f" AND position <= {selection.position}"
+        code = [os.path.abspath(place) for place in selection.code]
+        worker = Worker(import_path(), names, configured(job.trace), code, selection.condition, selection.cls)
+        found = queries.each_agent(query, worker, RESULT, apart=bool(code))
+        rows: list[dict[str, Any]] = found.to_pylist()
         for row in rows:
             row["state"] = None if row["state"] is None else msgspec.json.decode(row["state"])
         return [AgentResult(**row) for row in rows]
@@ -120,9 +141,14 @@ class Worker(msgspec.Struct):
     names: dict[str, int]
     """The ids of the servers that have traces."""
     servers: list[Servers]
+    code: list[str] = []
+    """Where it imports from before anything else."""
+    condition: str = ""
+    cls: str = ""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Turn record batches, sorted by agent and position, into one row per agent."""
+        sys.path[:0] = self.code
         for place in self.path:
             if place not in sys.path:
                 sys.path.append(place)
@@ -137,6 +163,7 @@ class Worker(msgspec.Struct):
 
     def _agents(self, batches: Iterable[Any]) -> Iterator[AgentRerun]:
         configured = {each.source: each.ids for each in self.servers}
+        watch = watch_of(self.condition, self.cls) if self.condition else None
         current: AgentRerun | None = None
         key: tuple[int, str] | None = None
         for batch in batches:
@@ -148,7 +175,7 @@ class Worker(msgspec.Struct):
                     if current is not None:
                         yield current
                     key = (server_id, record.agent)
-                    current = AgentRerun(server, record.agent, self.names)
+                    current = AgentRerun(server, record.agent, self.names, watch)
                 current.apply(record, configured.get((server_id, replica, incarnation)))
         if current is not None:
             yield current

@@ -2,17 +2,39 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 
+import attrs
 import msgspec
 
+from .chains import Chain, SlowestReport
 from .exactly_once import ExactlyOnceReport
 from .failovers import FailoverReport
+from .garbage import GarbageReport
 from .hot import HotReport
+from .order import OrderReport
 from .page import Bad, Good, Grid, Page, Plot, seconds
+from .regression import BisectReport, RegressionReport
 from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
 
-__all__ = ["as_json", "exactly_once_page", "failovers_page", "hot_page", "totals_page", "verify_page"]
+__all__ = [
+    "as_json",
+    "bisect_page",
+    "chain_page",
+    "exactly_once_page",
+    "failovers_page",
+    "garbage_page",
+    "hot_page",
+    "order_page",
+    "regress_page",
+    "slowest_page",
+    "totals_page",
+    "verify_page",
+]
+
+MAX_VALUE = 120
+"""Characters of the value of an attribute that are shown."""
 
 
 def as_json(value: Any) -> str:
@@ -259,3 +281,200 @@ def totals_page(found: Totals) -> Page:
         bars=True,
     )
     return Page("Totals", [Grid(columns, rows, caption=caption)], [plot])
+
+
+def order_page(found: OrderReport) -> Page:
+    """Return the page of `order`."""
+    rows = [(each.server, each.position, each.rule, Bad(each.text)) for each in found.disorders]
+    pairs = f"between {found.pairs:,} pairs of agents"
+    caption = f"{found.notifications:,} notifications {pairs}, {found.seconds:.1f} s"
+    agreed = [] if found.problems else ["All notifications came in the order in which they were sent."]
+    grid = Grid(("server", "position", "rule", "found"), rows, caption=caption)
+    return Page("Order", [grid], problems=found.doubts, agreement=agreed)
+
+
+def chain_page(found: Chain) -> Page:
+    """Return the page of `chain`: a tree, by indentation."""
+    top = min((hop.depth for hop in found.hops), default=0)
+    rows = [
+        (
+            "  " * (hop.depth - top) + hop.type,
+            hop.server,
+            hop.position,
+            hop.agent,
+            hop.cls or hop.kind,
+            None if hop.latency_ns is None else milliseconds(hop.latency_ns),
+            milliseconds(hop.at_ns - found.hops[0].at_ns),
+            f"{hop.duration_ns / 1e3:,.0f} us" if hop.duration_ns else None,
+            "timer" if hop.timer else hop.error or "",
+        )
+        for hop in found.hops
+    ]
+    columns = ("notification", "server", "position", "agent", "class", "after its cause", "at", "took", "")
+    caption = f"{len(found.hops):,} reactions in {milliseconds(found.span_ns)}, {found.seconds:.1f} s"
+    times = sorted((hop.at_ns - found.hops[0].at_ns) / 1e6 for hop in found.hops)
+    counted = {"reactions": list(range(1, len(times) + 1))}
+    plot = Plot("When the reactions came", times, counted, "milliseconds", "reactions so far")
+    notes = [f"only the first {len(found.hops):,} reactions are listed"] if found.more else []
+    return Page("Causes and effects", [Grid(columns, rows, caption=caption)], [plot], notes=notes)
+
+
+def slowest_page(found: SlowestReport) -> Page:
+    """Return the page of `slowest`."""
+    paths = [
+        (
+            each.server,
+            each.position,
+            each.type,
+            each.agent,
+            milliseconds(each.span_ns),
+            each.hops,
+            each.reactions,
+        )
+        for each in found.paths
+    ]
+    types = [
+        (
+            each.type,
+            each.chains,
+            each.hops,
+            milliseconds(each.median_ns),
+            milliseconds(each.p99_ns),
+            milliseconds(each.longest_ns),
+        )
+        for each in found.types
+    ]
+    columns = ("server", "position", "notification", "agent", "until the last", "hops", "reactions")
+    titles = ("chains that begin with", "chains", "hops", "median", "99 of 100", "longest")
+    plot = Plot(
+        "Time until the last reaction",
+        [each.type for each in found.types],
+        {
+            "median": [each.median_ns / 1e6 for each in found.types],
+            "99 of 100": [each.p99_ns / 1e6 for each in found.types],
+            "longest": [each.longest_ns / 1e6 for each in found.types],
+        },
+        y_label="milliseconds",
+        bars=True,
+    )
+    grids = [Grid(columns, paths), Grid(titles, types, caption=f"{found.seconds:.1f} s")]
+    return Page("Slowest chains", grids, [plot])
+
+
+def regress_page(found: RegressionReport) -> Page:
+    """Return the page of `regress`."""
+    rows = [
+        (
+            each.server,
+            each.agent,
+            each.cls,
+            each.reactions,
+            Bad(f"{each.different:,}") if each.different else 0,
+            each.position,
+            each.difference,
+            ", ".join(f"{name}: {before!r} -> {after!r}" for name, (before, after) in each.state.items())[
+                :200
+            ],
+        )
+        for each in found.changes
+    ]
+    columns = (
+        *("server", "agent", "class", "reactions", "different", "first at"),
+        *("difference", "final state, before and after"),
+    )
+    caption = (
+        f"{found.agents:,} agents, {found.reactions:,} reactions, {found.different:,} of them different, "
+        f"{found.seconds:.1f} s"
+    )
+    agreed = (
+        [] if found.problems else [f"{found.agents:,} agents did as traced, and ended in the same states."]
+    )
+    changed = Counter(each.cls for each in found.changes)
+    plot = Plot(
+        "Agents that do something else",
+        list(changed),
+        {"agents": list(changed.values())},
+        y_label="agents",
+        bars=True,
+    )
+    problems = [*found.doubts, *found.not_run]
+    return Page(
+        "New code on old traffic",
+        [Grid(columns, rows, caption=caption)],
+        [plot],
+        problems,
+        found.notes,
+        agreed,
+    )
+
+
+def bisect_page(found: BisectReport) -> Page:
+    """Return the page of `bisect`."""
+    grids: list[Grid] = []
+    for each in found.breaches:
+        before, after = each.before or {}, each.after or {}
+        rows = [
+            (
+                name,
+                shown(before.get(name)),
+                shown(after.get(name), changed=before.get(name) != after.get(name)),
+            )
+            for name in [*before, *(name for name in after if name not in before)]
+        ]
+        title = (
+            f"{each.server}: position {each.position:,}, agent {each.agent} ({each.cls}), {each.type} from "
+            f"{each.sender}" + (f", sent at position {each.cause:,}" if each.cause > 0 else "")
+        )
+        grids.append(Grid(("attribute", "before", "after"), rows, title))
+    if grids:
+        held = f"it held for {found.breached:,} of {found.agents:,} agents, {found.seconds:.1f} s"
+        grids[-1] = attrs.evolve(grids[-1], caption=held)
+    never = [] if grids or found.problems else [f"It never held for any of {found.agents:,} agents."]
+    return Page("First time a condition held", grids, problems=found.problems, agreement=never)
+
+
+def garbage_page(found: GarbageReport) -> Page:
+    """Return the page of `garbage`."""
+    idle = [
+        (each.server, each.agent, each.cls, f"{each.idle_s:,.0f} s", each.reactions, each.state_bytes)
+        for each in found.idle
+    ]
+    dead = [
+        (each.server, each.type, each.reason, each.letters, each.agents, each.position) for each in found.dead
+    ]
+    kept = [
+        (each.server, time_text(each.first_ns), time_text(each.end_ns), each.removed or None)
+        for each in found.kept
+    ]
+    by_class = Counter(each.cls for each in found.idle)
+    plot = Plot(
+        "Idle agents by class",
+        list(by_class),
+        {"agents": list(by_class.values())},
+        y_label="agents",
+        bars=True,
+    )
+    more = f", and {found.more:,} more" if found.more else ""
+    caption = f"{len(idle):,} idle agents{more}, of {found.live:,} with {found.live_bytes:,} bytes of state"
+    grids = [
+        Grid(("server", "agent", "class", "idle for", "reactions", "state bytes"), idle, caption=caption),
+        Grid(("server", "sent", "reason", "dead letters", "addresses", "last at"), dead),
+        Grid(("server", "trace from", "to", "removed up to"), kept, caption=f"{found.seconds:.1f} s"),
+    ]
+    return Page("What is left over", grids, [plot], notes=found.notes)
+
+
+def shown(value: Any, *, changed: bool = False) -> object:
+    """Return the value of an attribute as it can be shown."""
+    text = str(value)[:MAX_VALUE]
+    return Bad(text) if changed else text
+
+
+def milliseconds(value: int) -> str:
+    """Return nanoseconds as text."""
+    return f"{value / 1e6:,.3f} ms"
+
+
+def time_text(value: int) -> str:
+    """Return a time in nanoseconds since 1970 as text."""
+    return datetime.fromtimestamp(value // 1_000_000_000, UTC).isoformat(sep=" ")
