@@ -3,112 +3,21 @@
 from pathlib import Path
 from typing import Any
 
-import attrs
 import msgspec
 import pytest
 
-from quorate import Agent, Context, Notification, reacts
-from quorate.agents import Note, Pause, encode, factory, outside
-from quorate.engine import Effects, EngineSettings, Item, NetAck, NetInput, NetPeer, Reaction
+from quorate.agents import Pause, factory
+from quorate.engine import Reaction
 from quorate.replay import ExactlyOnceReport, exactly_once
-from quorate.replay.schema import Origin
-from quorate.server.trace.writer import TraceWriter
-from quorate.testing.harness import Harness
+
+from .two_servers import TOURS, Rows, Tour, World, renumbered, write
 
 pytestmark = pytest.mark.spark
 
-SERVERS = {"s0": 0, "s1": 1}
-TOURS = 20
-Rows = dict[str, list[Reaction]]
-
-
-@attrs.frozen
-class Tour(Notification):
-    way: list[str]
-
-
-@attrs.define
-class Station(Agent):
-    @reacts
-    def tour(self, ctx: Context, note: Tour) -> None:
-        if note.way:
-            ctx.send(note.way[0], Tour(note.way[1:]))
-
-
-@attrs.define
-class Restless(Agent):
-    @reacts
-    def tour(self, ctx: Context, note: Tour) -> None:
-        ctx.send(ctx.agent, note)
-        ctx.send(ctx.agent, note)
-
-
-class Traced(Harness):
-    """A server whose reactions are kept."""
-
-    def __init__(self, server: int) -> None:
-        self.rows: list[Reaction] = []
-        super().__init__(server, SERVERS, EngineSettings(max_turn=50))
-
-    def apply(self, *items: Item) -> Effects:
-        effects = super().apply(*items)
-        self.rows += effects.trace
-        return effects
-
-
-class World:
-    """Two servers. Twenty notifications have gone from s0 to s1, from agent to agent there, and back."""
-
-    def __init__(self) -> None:
-        self.near, self.far = Traced(0), Traced(1)
-        self.near.deploy(Station, name="near")
-        self.near.deploy(Restless, name="restless")
-        self.far.deploy(Station, name="far")
-        self.near.apply(NetPeer(1, self.far.engine.birth))
-        self.far.apply(NetPeer(0, self.near.engine.birth))
-        for _ in range(TOURS):
-            self.post("near", "far@s1", "far", "near@s0")
-
-    def post(self, to: str, *way: str) -> None:
-        tour = Tour(list(way))
-        effects = self.near.post(Note(to, outside(0), tour.type_name, encode(tour)))
-        source, target = self.near, self.far
-        while effects.network:
-            items = next(iter(effects.network.values()))
-            numbered = [note for _, note in items]
-            own = source.engine
-            effects = target.apply(NetInput(own.server, own.birth, items[0][0], numbered))
-            birth, upto = effects.net_acks[own.server]
-            source.apply(NetAck(target.engine.server, target.engine.birth, upto))
-            assert birth == own.birth
-            source, target = target, source
-
-    @property
-    def rows(self) -> Rows:
-        return {"s0": self.near.rows, "s1": self.far.rows}
-
 
 def audit(session: Any, data: Path, rows: Rows) -> ExactlyOnceReport:
-    for server, found in rows.items():
-        writer = TraceWriter(data / server / "0" / "trace", Origin(server, SERVERS[server], 0, 5, SERVERS))
-        writer.write(found)
-        writer.close()
+    write(data, rows)
     return exactly_once(session, data)
-
-
-def renumbered(rows: list[Reaction], place: int, row: Reaction | None) -> list[Reaction]:
-    """Put a row before another one, or leave that one out, as if the server had done so: without a hole."""
-    position = rows[place].position
-    by = -1 if row is None else 1
-
-    def moved(each: Reaction) -> Reaction:
-        later = each.cause >= position if row is not None else each.cause > position
-        here = each.sender.host == rows[place].agent.host
-        cause = each.cause + by if later and here else each.cause
-        return msgspec.structs.replace(each, position=each.position + by, cause=cause)
-
-    rest = rows[place:] if row is not None else rows[place + 1 :]
-    return [*rows[:place], *([] if row is None else [row]), *map(moved, rest)]
 
 
 def tours(rows: list[Reaction]) -> list[int]:
