@@ -26,7 +26,7 @@ from .order import Disorder, OrderReport, order
 from .regression import AgentChange, BisectReport, Breach, RegressionReport, bisect, regress
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
-from .session import spark_session
+from .session import register_source, spark_session
 from .totals import reactions, totals
 from .verification import verify
 
@@ -74,6 +74,7 @@ __all__ = [
     "local_session",
     "order",
     "reactions",
+    "register_source",
     "regress",
     "rerun",
     "slowest",

@@ -15,6 +15,7 @@ from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin, arrow
 __all__ = ["Footer", "SourceId", "TraceFiles", "inspect_files", "unreadable"]
 
 READERS = 4
+POSITION = tuple(COLUMNS).index("position")
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
 
@@ -30,6 +31,10 @@ class Footer:
     origin: Origin
     dropped: int
     """Rows that the writer had lost before it closed the file."""
+    first: int = 0
+    """The lowest position."""
+    last: int = 0
+    """The highest position."""
 
     @property
     def source(self) -> SourceId:
@@ -125,7 +130,8 @@ def footer(path: Path) -> Footer | str:
             return "it has rows of several replicas or incarnations"
         name, server, replica, incarnation = writers.pop()
         origin = Origin.read(str(name), int(server), int(replica), int(incarnation), pairs)
-        return Footer(int(metadata.num_rows), origin, int(pairs.get(WRITER_DROPPED, b"0")))
+        first, last = positions_of(metadata)
+        return Footer(int(metadata.num_rows), origin, int(pairs.get(WRITER_DROPPED, b"0")), first, last)
     except Exception as error:  # pyarrow has no common base for what a broken file makes it raise
         return first_line(error)
 
@@ -134,6 +140,12 @@ def writers_of(group: Any) -> set[tuple[Any, ...]]:
     """Return the lowest and the highest server, server id, replica and incarnation of a row group."""
     found = [group.column(at).statistics for at in range(4)]
     return {tuple(each.min for each in found), tuple(each.max for each in found)}
+
+
+def positions_of(metadata: Any) -> tuple[int, int]:
+    """Return the lowest and the highest position of a file."""
+    found = [metadata.row_group(at).column(POSITION).statistics for at in range(metadata.num_row_groups)]
+    return int(min(each.min for each in found)), int(max(each.max for each in found))
 
 
 def flaw(path: Path) -> str:

@@ -19,11 +19,13 @@ from .local import available_cores
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["spark_session"]
+__all__ = ["register_source", "spark_session"]
 
 MAX_SHUFFLE_PARTITIONS = 64
 ARROW_BATCH_BYTES = 32 * 1024 * 1024
 LINE_SHOWN = 300
+FILTERS = "spark.sql.python.filterPushdown.enabled"
+"""The setting that lets Spark ask a data source in Python for some rows only."""
 
 # What an installed Spark of another version, or a notebook's settings, would do to a local session.
 FOREIGN = (
@@ -76,14 +78,25 @@ def spark_session(
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
             raise ReplayError(f"Spark did not start: {failure_line(log) or error}") from error
+    register_source(session)
     return session
+
+
+def register_source(spark: "SparkSession") -> None:
+    """Let a session read traces: ``spark.read.format("quorate")`` and ``spark.readStream.format("quorate")``.
+
+    The workers need this package too. Sessions of `spark_session` have it already.
+    """
+    source: Any = import_module("quorate.replay.data_source")
+    spark.dataSource.register(source.QuorateDataSource)
+    spark.conf.set(FILTERS, "true")
 
 
 def spark_api() -> tuple[Any, bool]:
     """Return the class SparkSession, and whether this process already has a Java runtime for it."""
     # PySpark 4 warns of pandas 3, of which nothing is used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    require("pandas", "pyarrow", "pyspark.sql")
+    require("pandas", "pyarrow", "pyspark", "pyspark.sql")
     core: Any = import_module("pyspark")
     sql: Any = import_module("pyspark.sql")
     return sql.SparkSession, core.SparkContext._gateway is not None
@@ -108,6 +121,7 @@ def settings(place: Path, log: Path, threads: int, memory: str, brief: bool) -> 
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
         "spark.sql.session.timeZone": "UTC",
+        FILTERS: "true",
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -1,4 +1,4 @@
-"""The sessions in which the jobs run: every test here runs in both."""
+"""The sessions in which the jobs run: a test that takes `session` runs in both."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,15 +8,26 @@ import pytest
 from quorate.replay import ReplayError, local_session, spark_session
 
 
-@pytest.fixture(scope="session", params=["local", "spark"])
-def session(request: pytest.FixtureRequest) -> Iterator[Any]:
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
     try:
-        made = (
-            local_session(cores=2)
-            if request.param == "local"
-            else spark_session("quorate tests", cores=2, brief=True)
-        )
+        session = spark_session("quorate tests", cores=2, brief=True)
     except ReplayError as error:
         pytest.skip(str(error))
-    yield made
-    made.stop()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def local() -> Iterator[Any]:
+    try:
+        session = local_session(cores=2)
+    except ReplayError as error:
+        pytest.skip(str(error))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session", params=["local", "spark"])
+def session(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)

@@ -32,7 +32,7 @@ def table(*changes: dict[str, Any]) -> Any:
 def test_a_whole_file_has_a_footer(tmp_path: Path) -> None:
     path = tmp_path / "1.parquet"
     parquet.write_table(table({"position": 1}, {"position": 2}), path)
-    assert footer(path) == Footer(2, ORIGIN, 0)
+    assert footer(path) == Footer(2, ORIGIN, 0, 1, 2)
 
 
 def test_a_file_that_is_empty_truncated_or_foreign_is_told_apart(tmp_path: Path) -> None:
