@@ -22,6 +22,7 @@ from .failovers import Failover, FailoverReport, failovers
 from .garbage import DeadLetters, GarbageReport, IdleAgent, Keep, garbage
 from .hot import HotAgent, HotReport, Load, hot
 from .local import LocalSession, local_session
+from .monitoring import monitor
 from .order import Disorder, OrderReport, order
 from .regression import AgentChange, BisectReport, Breach, RegressionReport, bisect, regress
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
@@ -72,6 +73,7 @@ __all__ = [
     "garbage",
     "hot",
     "local_session",
+    "monitor",
     "order",
     "reactions",
     "register_source",

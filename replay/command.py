@@ -1,6 +1,8 @@
 """``quorate replay``: the jobs on the command line."""
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,23 @@ from .failovers import failovers
 from .garbage import garbage
 from .hot import DEFAULT_TOP, hot
 from .live import compare, not_compared, read_live
-from .options import COULD_NOT_RUN, EXITS, WENT_WRONG, Options, fail, finish, job_options, opened, show_doubts
+from .monitoring import monitor
+from .options import (
+    COULD_NOT_RUN,
+    EXITS,
+    WENT_WRONG,
+    Options,
+    fail,
+    finish,
+    job_options,
+    memory_option,
+    opened,
+    show_doubts,
+)
 from .order import order
 from .regression import bisect, regress
 from .rerun_job import rerun, state_at
+from .session import spark_session
 from .tables import (
     as_json,
     bisect_page,
@@ -35,6 +50,9 @@ from .tables import (
 from .totals import totals
 
 __all__ = ["command"]
+
+PROBLEMS = ("divergence", "hole")
+"""Findings of the monitor that are faults of a server."""
 
 
 top_option = click.option(
@@ -275,6 +293,84 @@ def garbage_command(ctx: click.Context, options: Options, idle_s: float, top: in
     with opened(options) as job:
         found = garbage(job.session, job.trace, idle_s=idle_s, top=top, report=job.report, progress=job.step)
     finish(ctx, options, job, garbage_page(found), attrs.asdict(found), doubts=True)
+
+
+@command.command("monitor")
+@click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
+@click.option(
+    "--checkpoint",
+    metavar="DIRECTORY",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it keeps how far it is, to go on from there.",
+)
+@click.option(
+    "--idle",
+    "idle_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 86_400),
+    default=60.0,
+    show_default=True,
+    help="After how long it tells that nothing comes.",
+)
+@click.option("--class", "cls", metavar="NAME", default="", help="Tell idle agents of this class.")
+@click.option(
+    "--every",
+    "every_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 3600),
+    default=2.0,
+    show_default=True,
+    help="How often it looks for new files.",
+)
+@click.option("--once", is_flag=True, help="End when all that there is was read.")
+@click.option("--server", metavar="NAME", help="Only this server (name or id).")
+@click.option("--json", "json_wanted", is_flag=True, help="Print a line of JSON for each finding.")
+@memory_option
+@click.pass_context
+def monitor_command(
+    ctx: click.Context,
+    traces: tuple[str, ...],
+    checkpoint: Path,
+    idle_s: float,
+    cls: str,
+    every_s: float,
+    once: bool,
+    server: str | None,
+    json_wanted: bool,
+    memory: str,
+) -> None:
+    """Watch the traces of running servers: divergences, holes, silence and rates, until interrupted.
+
+    Exit status: 0 if nothing was wrong, 1 for a divergence or a hole, 2 for wrong usage, 3 if it could not
+    run. Runs on Spark.
+    """
+    problems = 0
+
+    def tell(found: dict[str, Any]) -> None:
+        nonlocal problems
+        problems += found["kind"] in PROBLEMS
+        at = datetime.fromtimestamp(found["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
+        click.echo(json.dumps(found) if json_wanted else f"{at} {found['kind']}: {found['text']}")
+
+    try:
+        with spark_session("quorate monitor", memory=memory) as spark:
+            monitor(
+                spark,
+                traces,
+                checkpoint,
+                tell,
+                idle_s=idle_s,
+                watched=cls,
+                server=server,
+                every_s=every_s,
+                once=once,
+            )
+    except KeyboardInterrupt:
+        pass
+    except ReplayError as error:
+        fail(str(error))
+    ctx.exit(WENT_WRONG if problems else 0)
 
 
 def live_states(path: Path) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Which file each position is taken from, when the traces of all replicas are read as one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import attrs
 
 from .reports import Span
 
-__all__ = ["FileSpan", "Part", "Piece", "parts"]
+__all__ = ["FileSpan", "Part", "Piece", "abreast", "parts"]
 
 
 @attrs.frozen
@@ -21,6 +21,13 @@ class FileSpan:
     first: int
     last: int
     rows: int
+    source: str = ""
+    """The replica and the incarnation, if those of a server are read apart."""
+
+    @property
+    def key(self) -> str:
+        """What is read as one: the id of the server, with the source if there is one."""
+        return f"{self.server_id}/{self.source}" if self.source else str(self.server_id)
 
     @property
     def whole(self) -> bool:
@@ -41,6 +48,8 @@ class Piece:
 class Part:
     """What can be read of one server."""
 
+    key: str
+    """See `FileSpan.key`."""
     server_id: int
     server: str
     pieces: tuple[Piece, ...]
@@ -53,28 +62,60 @@ class Part:
 
 def parts(
     files: Iterable[FileSpan],
-    after: dict[int, int],
+    after: Mapping[str, int],
     *,
     rows: int | None = None,
     gaps: bool = False,
 ) -> list[Part]:
     """Choose the files from which the positions of each server are read.
 
-    ``after`` has the position after which each server is read; 0 unless it has one. ``rows`` is how many
-    positions are taken at most, shared by the servers. Reading stops at the first gap, unless ``gaps`` is
-    set: then it goes on behind it.
+    ``after`` has the position after which each server is read, by its key; 0 unless it has one. ``rows`` is
+    how many positions are taken at most, shared by the servers. Reading stops at the first gap, unless
+    ``gaps`` is set: then it goes on behind it.
     """
-    ordered = sorted(files, key=lambda each: (each.server_id, each.first, -each.last))
-    servers = [list(group) for _, group in groupby(ordered, key=lambda each: each.server_id)]
+    servers = grouped(files)
     found: list[Part] = []
     left = rows
     for at, own in enumerate(servers):
         share = None if left is None else max(1, left // (len(servers) - at))
-        part = one_part(own, after.get(own[0].server_id, 0), share, gaps)
+        part = one_part(own, after.get(own[0].key, 0), share, gaps)
         found.append(part)
         if left is not None:
             left = max(0, left - sum(piece.last - piece.first + 1 for piece in part.pieces))
     return found
+
+
+def abreast(files: Iterable[FileSpan], after: Mapping[str, int], *, rows: int | None = None) -> list[Part]:
+    """Choose what is read of each source of each server, so that all of a server come to the same position.
+
+    ``rows`` is how many positions of each server are taken at most, from the lowest one that is left on.
+    Gaps are passed over.
+    """
+    found = [one_part(own, after.get(own[0].key, 0), None, beyond=True) for own in grouped(files)]
+    if rows is None:
+        return found
+    ends: dict[int, int] = {}
+    for part in found:
+        if part.pieces:
+            end = part.pieces[0].first + rows - 1
+            ends[part.server_id] = min(end, ends.get(part.server_id, end))
+    return [cut(part, ends[part.server_id]) if part.pieces else part for part in found]
+
+
+def cut(part: Part, end: int) -> Part:
+    """Return a part up to a position."""
+    pieces = tuple(
+        attrs.evolve(piece, last=min(piece.last, end)) for piece in part.pieces if piece.first <= end
+    )
+    if pieces:
+        return attrs.evolve(part, pieces=pieces, last=pieces[-1].last)
+    return attrs.evolve(part, pieces=(), last=part.pieces[0].first - 1)
+
+
+def grouped(files: Iterable[FileSpan]) -> list[list[FileSpan]]:
+    """Return the files of each key, those with the lowest positions first."""
+    ordered = sorted(files, key=lambda each: (each.key, each.first, -each.last))
+    return [list(group) for _, group in groupby(ordered, key=lambda each: each.key)]
 
 
 def one_part(files: list[FileSpan], start: int, rows: int | None, beyond: bool) -> Part:
@@ -104,4 +145,4 @@ def one_part(files: list[FileSpan], start: int, rows: int | None, beyond: bool) 
         pieces.append(Piece(best.path, at + 1, last))
         taken += last - at
         at = last
-    return Part(files[0].server_id, files[0].server, tuple(pieces), at, tuple(gaps))
+    return Part(files[0].key, files[0].server_id, files[0].server, tuple(pieces), at, tuple(gaps))

@@ -3,6 +3,7 @@
 Import it only where pyspark is installed; `quorate.replay.register_source` does so.
 """
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
@@ -32,7 +33,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from .cover import FileSpan, Part, Piece, parts
+from .cover import FileSpan, Part, Piece, abreast, parts
 from .discovery import FoundFiles, find_files
 from .errors import NoTrace, ReplayError
 from .files import Footer, first_line, footer
@@ -67,21 +68,29 @@ class Settings:
     gap_s: float
     """For a stream: how long it waits for positions, if a file with later ones has been there for so long."""
     max_rows: int | None
+    apart: bool
+    """Whether the rows of all replicas are read, and not each position once."""
     latest: bool
     """For a stream: whether it begins at the end."""
+
+    @property
+    def passes(self) -> bool:
+        """Whether positions that no file has are passed over."""
+        return self.gaps or self.apart
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Settings":
         """Return the settings. Raises ReplayError for an option that has no such value."""
-        place = options.get("path") or ""
-        if not place:
+        places = [options["path"]] if options.get("path") else json.loads(options.get("paths") or "[]")
+        if not places:
             raise ReplayError("tell where the traces are: .load(DIRECTORY).")
         return cls(
-            tuple(each for each in place.split(",") if each),
+            tuple(places),
             options.get("server"),
             one_of(options, "gaps", ("error", "skip")) == "skip",
             number(options, "gapSeconds", 60.0),
             int(number(options, "maxRowsPerTrigger", 0)) or None,
+            one_of(options, "replicas", ("merged", "all")) == "all",
             one_of(options, "startingPosition", ("earliest", "latest")) == "latest",
         )
 
@@ -124,10 +133,19 @@ class Places:
         self._footers = {path: self._footer(path) for path in found.paths}
         wanted = self._settings.server
         return [
-            FileSpan(path, one.origin.server_id, one.origin.server, one.first, one.last, one.rows)
+            self._span(path, one)
             for path, one in self._footers.items()
             if wanted is None or wanted in (one.origin.server, str(one.origin.server_id))
         ]
+
+    def _span(self, path: Path, one: Footer) -> FileSpan:
+        origin = one.origin
+        if not self._settings.apart:
+            return FileSpan(path, origin.server_id, origin.server, one.first, one.last, one.rows)
+        # Whoever reads all replicas wants to see their holes.
+        span = one.last - one.first + 1
+        source = f"{origin.replica}/{origin.incarnation}"
+        return FileSpan(path, origin.server_id, origin.server, one.first, one.last, span, source)
 
     def _footer(self, path: Path) -> Footer:
         known = self._footers.get(path)
@@ -137,6 +155,20 @@ class Places:
         if isinstance(read, str):
             raise ReplayError(f"{path} cannot be read: {read}.")
         return read
+
+
+def removed(places: Places) -> dict[str, int]:
+    """Return up to which position retention has removed files, by the key of the server."""
+    return {str(server): position for server, position in places.removed.items()}
+
+
+def chosen(
+    settings: Settings, files: Sequence[FileSpan], after: Mapping[str, int], rows: int | None = None
+) -> list[Part]:
+    """Return what is read of each server, or of each source."""
+    if settings.apart:
+        return abreast(files, after, rows=rows)
+    return parts(files, after, rows=rows, gaps=settings.gaps)
 
 
 def refuse(part: Part, why: str) -> ReplayError:
@@ -150,7 +182,8 @@ def refuse(part: Part, why: str) -> ReplayError:
 class QuorateDataSource(DataSource):
     """The reactions of all servers, each position once, from whichever replica has it.
 
-    Options: ``server``, its name or id; ``gaps``, ``error`` (default) or ``skip``; for a stream
+    Options: ``server``, its name or id; ``gaps``, ``error`` (default) or ``skip``; ``replicas``, ``merged``
+    (default) or ``all``, which reads the rows of all of them, also beside holes; for a stream
     ``maxRowsPerTrigger``, ``startingPosition`` (``earliest`` or ``latest``) and ``gapSeconds``. Columns are
     those of the trace; a ``schema`` with fewer of them reads only those.
     """
@@ -280,9 +313,9 @@ class Reader(DataSourceReader):
         if not files:
             where = ", ".join(self._settings.paths)
             raise ReplayError(f"there is no trace file of that server in {where}.")
-        found = parts(files, dict(places.removed), gaps=self._settings.gaps)
+        found = chosen(self._settings, files, removed(places))
         for part in found:
-            if part.gaps and not self._settings.gaps:
+            if part.gaps and not self._settings.passes:
                 raise refuse(part, "")
         low, high = self._bounds()
         return [
@@ -332,7 +365,7 @@ class StreamReader(DataSourceStreamReader):
             return {}
         ends: dict[str, int] = {}
         for each in self._places.files():
-            ends[str(each.server_id)] = max(each.last, ends.get(str(each.server_id), 0))
+            ends[each.key] = max(each.last, ends.get(each.key, 0))
         return ends
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -345,17 +378,13 @@ class StreamReader(DataSourceStreamReader):
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         found = self._parts(start, rows)
         for part in found:
-            if part.gaps and not self._settings.gaps and not part.pieces:
+            if part.gaps and not self._settings.passes and not part.pieces:
                 self._wait(part)
-        return {**start, **{str(part.server_id): part.last for part in found}}
+        return {**start, **{part.key: part.last for part in found}}
 
     def _parts(self, start: Mapping[str, int], rows: int | None) -> list[Part]:
         files = self._places.files()
-        after = {int(key): value for key, value in start.items()}
-        for server, position in self._places.removed.items():
-            if server not in after:
-                after[server] = position
-        return parts(files, after, rows=rows, gaps=self._settings.gaps)
+        return chosen(self._settings, files, {**removed(self._places), **start}, rows)
 
     def _wait(self, part: Part) -> None:
         """Raise ReplayError if a file behind a gap has been there for long."""
@@ -371,7 +400,7 @@ class StreamReader(DataSourceStreamReader):
         found = self._parts(start, None)
         tasks: list[InputPartition] = []
         for part in found:
-            upto = end.get(str(part.server_id), 0)
+            upto = end.get(part.key, 0)
             if part.last < upto:
                 raise ReplayError(
                     f"{part.server}: positions up to {upto} were to be read, and files have them only up to "

@@ -117,7 +117,9 @@ def could_not(queries: Queries, error: Exception) -> ReplayError:
 
 
 def short(error: Exception) -> str:
-    """Return what is worth reading of an error of Spark: the Python exception in it, or its first line."""
+    """Return what is worth reading of an error of Spark: the innermost exception in it, or its first line."""
     lines = [line for line in str(error).splitlines() if line and not line[0].isspace()]
-    blamed = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt): ", line)]
-    return blamed[-1] if blamed else first_line(error)
+    blamed = [
+        line for line in lines if re.match(r"(Caused by: |: )?[\w.$]+(Error|Exception|Interrupt): ", line)
+    ]
+    return blamed[-1].removeprefix("Caused by: ").removeprefix(": ") if blamed else first_line(error)

@@ -23,12 +23,23 @@ from .queries import queries_of
 from .session import spark_session
 from .tables import as_json
 
-__all__ = ["COULD_NOT_RUN", "EXITS", "WENT_WRONG", "Options", "fail", "finish", "job_options", "opened"]
+__all__ = [
+    "COULD_NOT_RUN",
+    "EXITS",
+    "WENT_WRONG",
+    "Options",
+    "fail",
+    "finish",
+    "job_options",
+    "memory_option",
+    "opened",
+    "show_doubts",
+]
 
 WENT_WRONG = 1
 COULD_NOT_RUN = 3
 WIDTH_WITHOUT_TERMINAL = 200
-MAX_LOCAL_ROWS = 3_000_000
+MAX_LOCAL_ROWS = 10_000_000
 """Traces of at most so many rows are read without Spark, unless an option says otherwise."""
 EXITS = (
     "Exit status: 0 if all is well, 1 if not or without a trace, 2 for wrong usage, 3 if it could not run."
@@ -52,6 +63,16 @@ def memory_size(_: click.Context, __: click.Parameter, value: str) -> str:
     if re.fullmatch(r"[1-9]\d{0,5}[mgMG]", value) is None:
         raise click.BadParameter(f"{value!r} is not a size; write it as 512m or 2g.")
     return value
+
+
+memory_option = click.option(
+    "--memory",
+    metavar="SIZE",
+    default="1g",
+    show_default=True,
+    callback=memory_size,
+    help="Memory of DuckDB, or of the Java side of Spark.",
+)
 
 
 def job_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -88,14 +109,7 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
                 show_default=True,
                 help="What reads the traces: DuckDB in this process, or Spark; auto goes by their size.",
             ),
-            click.option(
-                "--memory",
-                metavar="SIZE",
-                default="1g",
-                show_default=True,
-                callback=memory_size,
-                help="Memory of DuckDB, or of the Java side of Spark.",
-            ),
+            memory_option,
         )
     ):
         called = option(called)

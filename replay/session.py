@@ -120,6 +120,8 @@ def settings(place: Path, log: Path, threads: int, memory: str, brief: bool) -> 
         "spark.sql.shuffle.partitions": str(min(MAX_SHUFFLE_PARTITIONS, 2 * threads)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
+        # Spark guesses the size of a table from that of its files, and traces are compressed well.
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.session.timeZone": "UTC",
         FILTERS: "true",
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.replay.cover import FileSpan, parts
+from quorate.replay.cover import FileSpan, abreast, parts
 from quorate.replay.reports import Span
 
 
@@ -34,6 +35,23 @@ def test_positions_that_only_a_holed_file_has_are_a_gap() -> None:
     assert (part.last, part.gaps) == (10, (Span(11, 30),))
 
 
+def test_all_replicas_of_a_server_come_to_the_same_position() -> None:
+    """The second one joined late, the third one has lost its files of the beginning; s1 goes on by itself."""
+    files = [
+        attrs.evolve(file("a", 1, 100), source="0/5"),
+        attrs.evolve(file("b", 60, 100), source="1/7"),
+        attrs.evolve(file("c", 31, 90), source="2/5"),
+        attrs.evolve(file("d", 500, 600, server=1), source="0/1"),
+    ]
+    after: dict[str, int] = {}
+    reached: list[list[int]] = []
+    for _ in range(4):
+        found = abreast(files, after, rows=40)
+        after.update({part.key: part.last for part in found})
+        reached.append([part.last for part in found])
+    assert reached == [[40, 59, 40, 539], [80, 80, 80, 579], [100, 100, 90, 600], [100, 100, 90, 600]]
+
+
 spans = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 20), st.booleans()), min_size=1, max_size=12)
 
 
@@ -45,7 +63,7 @@ def test_every_position_is_read_once_in_order_up_to_the_first_gap_or_the_limit(
         file(str(at), first, first + length, rows=None if whole else length)
         for at, (first, length, whole) in enumerate(drawn)
     ]
-    (part,) = parts(files, {0: start}, rows=rows, gaps=beyond)
+    (part,) = parts(files, {"0": start}, rows=rows, gaps=beyond)
     there = {at for each in files if each.whole for at in range(each.first, each.last + 1) if at > start}
     wanted: list[int] = []
     for at in range(start + 1, 100):
