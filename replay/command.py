@@ -25,8 +25,10 @@ from .options import (
     fail,
     finish,
     job_options,
+    master_option,
     memory_option,
     opened,
+    py_files_option,
     show_doubts,
 )
 from .order import order
@@ -327,6 +329,8 @@ def garbage_command(ctx: click.Context, options: Options, idle_s: float, top: in
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--json", "json_wanted", is_flag=True, help="Print a line of JSON for each finding.")
 @memory_option
+@master_option
+@py_files_option
 @click.pass_context
 def monitor_command(
     ctx: click.Context,
@@ -339,6 +343,8 @@ def monitor_command(
     server: str | None,
     json_wanted: bool,
     memory: str,
+    master: str | None,
+    py_files: tuple[str, ...],
 ) -> None:
     """Watch the traces of running servers: divergences, holes, silence and rates, until interrupted.
 
@@ -354,7 +360,7 @@ def monitor_command(
         click.echo(json.dumps(found) if json_wanted else f"{at} {found['kind']}: {found['text']}")
 
     try:
-        with spark_session("quorate monitor", memory=memory) as spark:
+        with spark_session("quorate monitor", memory=memory, master=master, py_files=py_files) as spark:
             monitor(
                 spark,
                 traces,

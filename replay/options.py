@@ -20,7 +20,7 @@ from .local import local_session
 from .page import MAX_PROBLEMS, Page, print_page, write_html
 from .progress import Progress
 from .queries import queries_of
-from .session import spark_session
+from .session import spark_session, submitted
 from .tables import as_json
 
 __all__ = [
@@ -31,8 +31,10 @@ __all__ = [
     "fail",
     "finish",
     "job_options",
+    "master_option",
     "memory_option",
     "opened",
+    "py_files_option",
     "show_doubts",
 ]
 
@@ -56,6 +58,8 @@ class Options:
     report: Path | None
     engine: str
     memory: str
+    master: str | None
+    py_files: tuple[str, ...]
 
 
 def memory_size(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -75,6 +79,17 @@ memory_option = click.option(
 )
 
 
+master_option = click.option(
+    "--master", metavar="URL", help="Run on this cluster of Spark, as spark://HOST:7077."
+)
+py_files_option = click.option(
+    "--py-files",
+    metavar="FILE",
+    multiple=True,
+    help="Send this module, zip file or wheel to the workers of a cluster; may be given several times.",
+)
+
+
 def job_options(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of all jobs; it gets them as its first argument."""
 
@@ -86,9 +101,14 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
         report_file: Path | None,
         engine: str,
         memory: str,
+        master: str | None,
+        py_files: tuple[str, ...],
         **others: Any,
     ) -> None:
-        function(Options(traces, server, json_wanted, report_file, engine, memory), **others)
+        if master is not None and engine == "local":
+            raise click.UsageError("--master is a cluster of Spark; leave out --engine local.")
+        chosen = Options(traces, server, json_wanted, report_file, engine, memory, master, py_files)
+        function(chosen, **others)
 
     for option in reversed(
         (
@@ -110,6 +130,8 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
                 help="What reads the traces: DuckDB in this process, or Spark; auto goes by their size.",
             ),
             memory_option,
+            master_option,
+            py_files_option,
         )
     ):
         called = option(called)
@@ -125,7 +147,9 @@ def opened(options: Options) -> Generator[Job]:
             local = is_local(options, trace)
             progress.step("starting DuckDB" if local else "starting Spark")
             session: Any = (
-                local_session(memory=options.memory) if local else spark_session(memory=options.memory)
+                local_session(memory=options.memory)
+                if local
+                else spark_session(memory=options.memory, master=options.master, py_files=options.py_files)
             )
             with session as running, progress.watching(None if local else running):
                 yield start(running, trace, progress=progress.step)
@@ -135,6 +159,8 @@ def opened(options: Options) -> Generator[Job]:
 
 def is_local(options: Options, trace: Trace) -> bool:
     """Return whether a command runs without Spark."""
+    if options.master is not None or submitted():
+        return False
     if options.engine != "auto":
         return options.engine == "local"
     return trace.rows <= MAX_LOCAL_ROWS and find_spec("duckdb") is not None

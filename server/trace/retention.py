@@ -13,6 +13,7 @@ import attrs
 
 from ...hachannel.journal.frame_file import sync_directory
 from ...replay.removed import REMOVED_FILE, Removed
+from ...replay.schema import EVENTS_SUFFIX
 from ..storage.private_files import private_opener
 
 __all__ = ["Retention"]
@@ -59,8 +60,16 @@ class Retention:
         self._record(Removed(self.server, position, numbers))
         for each in surplus:
             each.path.unlink(missing_ok=True)
+        self._remove_events(files[len(surplus)].incarnation)
         sync_directory(self.directory)
         return len(surplus)
+
+    def _remove_events(self, first: int) -> None:
+        """Remove the files of events of lives before the first one of which files are left."""
+        for path in self.directory.glob(f"*{EVENTS_SUFFIX}"):
+            name = path.name.removesuffix(EVENTS_SUFFIX)
+            if name.isdecimal() and int(name) < first:
+                path.unlink(missing_ok=True)
 
     def _files(self) -> list[_File]:
         found: list[_File] = []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from quorate.replay.discovery import find_files
-from quorate.replay.schema import Origin
+from quorate.replay.schema import EVENTS_SUFFIX, Origin
 from quorate.server.trace.retention import Retention
 from quorate.server.trace.writer import TraceWriter
 
@@ -39,6 +39,16 @@ def test_above_its_size_a_trace_loses_its_oldest_files_over_all_lives(tmp_path: 
     # A file that is lost beyond that is missed as ever.
     (place / "7-000001.parquet").unlink()
     assert find_files(tmp_path).problems == (f"{place}: there is no 7-000001.parquet",)
+
+
+def test_events_of_lives_before_the_first_file_that_is_left_are_removed(tmp_path: Path) -> None:
+    life(tmp_path, 5, (1, 10))
+    life(tmp_path, 7, (11, 20), (21, 30))
+    for incarnation in (4, 5, 6, 7, 8):
+        (tmp_path / f"{incarnation}{EVENTS_SUFFIX}").write_text("")
+    size = (tmp_path / "7-000001.parquet").stat().st_size
+    assert Retention(tmp_path, 0, size * 5 // 2, 0).apply() == 1
+    assert sorted(path.name.split(".")[0] for path in tmp_path.glob(f"*{EVENTS_SUFFIX}")) == ["7", "8"]
 
 
 def test_files_that_are_too_old_are_removed_but_the_latest(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_written_rows_can_be_read(tmp_path: Path) -> None:
         b"\x80",
         "half a pair: \\ud800",
     )
-    assert footer(path) == Footer(3, Origin("s0", 0, 2, 77), 0)
+    assert footer(path) == Footer(3, Origin("s0", 0, 2, 77), 0, 1, 3)
     assert (trace.written, trace.dropped, trace.problem) == (3, 0, None)
 
 
