@@ -16,6 +16,7 @@ Nothing here imports pyspark before one of the functions is called.
 """
 
 from .chains import Chain, Hop, SlowChain, SlowestReport, TypeLatency, chain, slowest
+from .clients import ClientFlaw, Clients
 from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
 from .failovers import Failover, FailoverReport, failovers
@@ -38,6 +39,8 @@ __all__ = [
     "BisectReport",
     "Breach",
     "Chain",
+    "ClientFlaw",
+    "Clients",
     "DeadLetters",
     "Disorder",
     "Divergence",

@@ -164,12 +164,26 @@ def totals_command(ctx: click.Context, options: Options) -> None:
 @job_options
 @click.option("--agent", metavar="ID", required=True, help="The agent, as #0.0.1025 or 0.0.1025.")
 @click.option("--at", "position", metavar="POSITION", type=click.IntRange(1), help="Default: the last.")
+@click.option("--time", "moment", metavar="TIME", help="Instead: the last one up to this time, UTC.")
 @click.pass_context
-def show_command(ctx: click.Context, options: Options, agent: str, position: int | None) -> None:
-    """Print the state that an agent had after a position of its server."""
+def show_command(
+    ctx: click.Context, options: Options, agent: str, position: int | None, moment: str | None
+) -> None:
+    """Print the state that an agent had after a position of its server, or at a time."""
+    if position is not None and moment is not None:
+        raise click.UsageError("--at and --time say the same in two ways; leave out one of them.")
+    at_ns = None if moment is None else nanoseconds(moment)
     identity = agent if agent.startswith("#") else f"#{agent}"
     with opened(options) as job:
-        result = state_at(job.session, job.trace, identity, position, report=job.report, progress=job.step)
+        result = state_at(
+            job.session,
+            job.trace,
+            identity,
+            position,
+            report=job.report,
+            progress=job.step,
+            at_ns=at_ns,
+        )
     status = show_doubts(job.report.doubts)
     if options.json:
         click.echo(as_json({"problems": job.report.doubts, **attrs.asdict(result)}))
@@ -377,6 +391,16 @@ def monitor_command(
     except ReplayError as error:
         fail(str(error))
     ctx.exit(WENT_WRONG if problems else 0)
+
+
+def nanoseconds(text: str) -> int:
+    """Return a time in nanoseconds since 1970."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a time; write it as 2026-03-02T10:15:00.") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1_000_000) * 1000
 
 
 def live_states(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from ..agents import Pause
+from .clients import ClientFlaw, Clients, follow_clients
 from .discovery import Traces
 from .frames import Progress, Trace
 from .job import start
@@ -126,12 +127,16 @@ class ExactlyOnceReport:
     doubts: tuple[str, ...] = ()
     """What makes the result incomplete: unreadable files, missing positions, replicas that differ."""
     remarks: tuple[str, ...] = ()
+    clients: tuple[Clients, ...] = ()
+    """What the clients of each server sent, of servers that have clients."""
+    client_flaws: tuple[ClientFlaw, ...] = ()
     seconds: float = 0.0
 
     @property
     def problems(self) -> list[str]:
         """One sentence per fault."""
         found = [*self.doubts, *(str(flaw) for flaw in self.flaws), *self.twice]
+        found += [str(flaw) for flaw in self.client_flaws]
         if self.more:
             found.append(f"{self.more:,} more reactions sent another number of notifications than arrived")
         return found
@@ -147,6 +152,12 @@ class ExactlyOnceReport:
             if each.waiting:
                 found.append(
                     f"{each.waiting:,} notifications {way} did not arrive: an agent had been paused there"
+                )
+        for client in self.clients:
+            if client.arrived < client.accepted:
+                found.append(
+                    f"{client.accepted - client.arrived:,} notifications of clients of {client.server} were "
+                    "refused, or went to a server whose trace was not given, or had not arrived at the end"
                 )
         return found
 
@@ -173,7 +184,11 @@ def exactly_once(
     job = start(session, traces, server=server, report=report, progress=progress)
     job.step(f"following {job.reactions:,} reactions to their causes")
     result = job.run(lambda queries, view: _compare(queries, view, job.report))
-    return attrs.evolve(result, seconds=job.seconds)
+    job.step("following what clients sent")
+    clients, flaws = job.run(lambda queries, view: follow_clients(queries, view, job.names))
+    return attrs.evolve(
+        result, clients=tuple(clients), client_flaws=tuple(flaws[:MAX_FLAWS]), seconds=job.seconds
+    )
 
 
 def _compare(queries: Queries, view: str, report: Report) -> ExactlyOnceReport:

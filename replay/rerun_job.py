@@ -15,7 +15,7 @@ from .errors import NoTrace
 from .files import SourceId
 from .frames import Progress, Trace
 from .job import Job, start
-from .queries import Queries, Session
+from .queries import Queries, Session, queries_of
 from .reports import AgentResult, Report, RerunReport
 from .schema import IDENTITY, arrow_types
 
@@ -57,19 +57,38 @@ def state_at(
     server: str | int | None = None,
     report: Report | None = None,
     progress: Progress | None = None,
+    at_ns: int | None = None,
 ) -> AgentResult:
     """Return one agent ("#0.0.1025") as it was after ``position`` of its server (default: the last).
+
+    ``at_ns`` instead is a time in nanoseconds since 1970: it means the last entry up to it.
 
     Raises NoTrace when the trace does not know the agent at that position, ReplayError when the session
     fails.
     """
     job = start(session, traces, server=server, report=report, progress=progress)
     job.step(f"running agent {agent} again")
+    if at_ns is not None:
+        position = position_at(job, agent, at_ns)
     results = run_again(job, Selection(agent, position))
     if not results:
         when = "" if position is None else f" up to position {position}"
         raise NoTrace(f"the trace does not know an agent {agent}{when}.")
     return results[0]
+
+
+UP_TO = """
+SELECT max(position) AS position FROM {rows} WHERE now_ns <= {at_ns} AND agent = {agent}
+"""
+
+
+def position_at(job: Job, agent: str, at_ns: int) -> int:
+    """Return the last position of an agent up to a time. Raises NoTrace if it has none."""
+    literal = queries_of(job.session).literal(agent)
+    found = job.ask(UP_TO, at_ns=at_ns, agent=literal)[0]["position"]
+    if found is None:
+        raise NoTrace(f"the trace does not know an agent {agent} at that time.")
+    return int(found)
 
 
 class Servers(msgspec.Struct, frozen=True):

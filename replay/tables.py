@@ -161,9 +161,17 @@ def exactly_once_page(audit: ExactlyOnceReport) -> Page:
         "sent": [float(each.sent) for each in audit.accounts],
         "arrived": [float(each.arrived) for each in audit.accounts],
     }
+    clients = [
+        (each.server, each.connections, each.accepted, each.arrived, each.again, each.early)
+        for each in audit.clients
+    ]
+    titles = ("clients of", "connections", "sent", "arrived", "came again", "came too early")
     return Page(
         "Exactly once",
-        [Grid(columns, rows, caption=f"{arrived:,} notifications, {audit.seconds:.1f} s")],
+        [
+            Grid(columns, rows, caption=f"{arrived:,} notifications, {audit.seconds:.1f} s"),
+            Grid(titles, clients),
+        ],
         [Plot("Notifications", ways, lines, y_label="notifications", bars=True)],
         audit.problems,
         audit.notes,

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from quorate.agents import Pause, factory
+from quorate.agents.proxy import CLIENT_INPUT
 from quorate.engine import Reaction
 from quorate.replay import ExactlyOnceReport, exactly_once
 
@@ -87,3 +88,43 @@ def test_a_server_whose_trace_was_not_given_is_named(session: Any, tmp_path: Pat
     found = audit(session, tmp_path, {"s1": World().rows["s1"]})
     assert found.problems == []
     assert f"{TOURS} notifications came to s1 from server 0, whose trace was not given" in found.notes
+
+
+def test_what_a_client_sent_is_followed_through_its_reconnections(session: Any, tmp_path: Path) -> None:
+    world = World()
+    client = world.client()
+    client.send(1, "near", "near", "nobody@nowhere")
+    client.send(2, "near", "nobody@nowhere", "near")  # it has lost the answer, and sends the last two again
+    client.send(9, "near")  # what was before it was lost on the way
+    client.send(5, "near")
+    found = audit(session, tmp_path, world.rows)
+    assert found.problems == []
+    (counted,) = found.clients
+    assert (counted.server, counted.connections, counted.accepted, counted.arrived) == ("s0", 1, 5, 4)
+    assert (counted.again, counted.early) == (2, 1)
+    assert any(note.startswith("1 notifications of clients of s0 were refused") for note in found.notes)
+
+
+def test_a_notification_of_a_client_that_was_accepted_twice_is_found(session: Any, tmp_path: Path) -> None:
+    world = World()
+    client = world.client()
+    client.send(1, "near")
+    client.send(1, "near")  # a copy, after a reconnection
+    client.send(2, "near")
+    rows = world.rows["s0"]
+    copy = [place for place, row in enumerate(rows) if row.type == CLIENT_INPUT][1]
+    row = next(row for row in rows if row.sender == client.proxy and row.type == Tour.type_name)
+    again = msgspec.structs.replace(
+        row,
+        position=rows[copy].position + 1,
+        index=rows[copy].index,
+        step=1,
+        now_ns=rows[copy].now_ns,
+        cause=rows[copy].position,
+    )
+    rows[copy] = msgspec.structs.replace(rows[copy], local=1)  # as if the proxy had forwarded the copy
+    found = audit(session, tmp_path, {**world.rows, "s0": renumbered(rows, copy + 1, again)})
+    assert found.flaws == ()
+    (flaw,) = found.client_flaws
+    assert (flaw.agent, flaw.type, flaw.accepted, flaw.arrived) == (str(client.proxy), Tour.type_name, 2, 3)
+    assert not found.ok

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -215,3 +216,22 @@ def test_the_commands_exit_by_what_they_find(data: Path, old: Path, tmp_path: Pa
     assert "attribute" in held.stdout
     assert run("bisect", "--until", "warned > 9").exit_code == 0
     assert run("garbage", "--idle", "3").exit_code == 0
+
+
+def test_the_state_at_a_time_is_that_after_the_last_reaction_up_to_it(
+    data: Path, old: Path, shop: Shop
+) -> None:
+    """Each entry takes a second of the log's time."""
+
+    def show(*when: str) -> Any:
+        agent = ident(shop, "first")
+        return CliRunner().invoke(command, ["show", str(data), "--agent", agent, "--engine", "local", *when])
+
+    row = next(row for row in shop.rows if row.position == sales(shop, "first")[2])
+    moment = datetime.fromtimestamp(row.now_ns // 10**9, UTC).isoformat()
+    assert json.loads(show("--time", moment).stdout)["state"]["pieces"] == 70
+    assert json.loads(show("--time", "2099-01-01").stdout)["position"] == sales(shop, "first")[-1]
+    early = show("--time", "2001-01-01")
+    assert (early.exit_code, early.stderr[-14:]) == (1, "at that time.\n")
+    assert show("--time", "yesterday").exit_code == 2
+    assert show("--time", "2099-01-01", "--at", "5").exit_code == 2

@@ -6,7 +6,9 @@ import attrs
 import msgspec
 
 from quorate import Agent, Context, Notification, reacts
-from quorate.agents import Note, encode, outside
+from quorate.agents import AgentId, Create, Note, agent_spec, connection_manager, encode, factory, outside
+from quorate.agents.manager import ConnectionManagerAgent, Open, Opened
+from quorate.agents.proxy import CLIENT_INPUT, ClientInput, ClientNote
 from quorate.engine import Effects, EngineSettings, Item, NetAck, NetInput, NetPeer, Reaction
 from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
@@ -78,9 +80,33 @@ class World:
             assert birth == own.birth
             source, target = target, source
 
+    def client(self) -> "Client":
+        """Let a client connect to s0."""
+        manager = connection_manager(0)
+        create = Create(agent_spec(ConnectionManagerAgent).location, id=manager)
+        self.near.send(factory(0), create)
+        (opened,) = self.near.send(manager, Open("root", 60.0, 10))
+        assert isinstance(opened, Opened)
+        return Client(self.near, opened.connection)
+
     @property
     def rows(self) -> Rows:
         return {"s0": self.near.rows, "s1": self.far.rows}
+
+
+@attrs.frozen
+class Client:
+    """A client that sends to agents of its server through a proxy agent."""
+
+    server: Traced
+    proxy: AgentId
+
+    def send(self, first: int, *to: str) -> None:
+        """Send notifications, the first of which has a number."""
+        tour = Tour([])
+        notes = [ClientNote(each, tour.type_name, encode(tour)) for each in to]
+        payload = msgspec.msgpack.encode(ClientInput(0, first, notes))
+        self.server.post(Note(self.proxy, outside(0), CLIENT_INPUT, payload, 0))
 
 
 def write(data: Path, rows: Rows) -> None:
