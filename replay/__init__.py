@@ -21,7 +21,7 @@ from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .exactly_once import Account, ExactlyOnceReport, Flaw, exactly_once
 from .failovers import Failover, FailoverReport, failovers
 from .garbage import DeadLetters, GarbageReport, IdleAgent, Keep, garbage
-from .hot import HotAgent, HotReport, Load, hot
+from .hot import HotAgent, HotReport, Load, Moment, hot
 from .local import LocalSession, local_session
 from .monitoring import monitor
 from .order import Disorder, OrderReport, order
@@ -57,6 +57,7 @@ __all__ = [
     "Keep",
     "Load",
     "LocalSession",
+    "Moment",
     "NoTrace",
     "OrderReport",
     "RegressionReport",

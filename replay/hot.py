@@ -8,9 +8,10 @@ from .job import start
 from .queries import Session
 from .reports import Report
 
-__all__ = ["HotAgent", "HotReport", "Load", "hot"]
+__all__ = ["HotAgent", "HotReport", "Load", "Moment", "hot"]
 
 DEFAULT_TOP = 20
+SECOND = 1_000_000_000
 
 AGENTS = """
 SELECT server, agent, max(cls) AS cls, count(*) AS reactions,
@@ -32,6 +33,18 @@ FROM (
     ) GROUP BY server, second
 ) GROUP BY server ORDER BY server
 """
+SPAN = "SELECT min(now_ns) AS first_ns, max(now_ns) AS last_ns FROM {rows}"
+# One row for each server and part of the time: how much was done, and how much waited at once at most.
+TIMELINE = """
+SELECT server, part, sum(reactions) AS reactions, sum(busy_ns) AS busy_ns, max(reactions) AS largest_entry
+FROM (
+    SELECT server, index, CAST(floor((max(now_ns) - {first_ns}) / {width_ns}) AS BIGINT) AS part,
+        count(*) AS reactions, sum(duration_ns) AS busy_ns
+    FROM {rows} GROUP BY server, index
+) GROUP BY server, part ORDER BY server, part
+"""
+PARTS = 400
+"""Parts into which the time of the trace is divided, unless they were shorter than a second."""
 
 
 @attrs.frozen
@@ -78,12 +91,28 @@ class Load:
 
 
 @attrs.frozen
+class Moment:
+    """What one server did in a part of the time. Parts in which it did nothing have none."""
+
+    server: str
+    at_ns: int
+    """The beginning of the part."""
+    width_ns: int
+    reactions: int
+    busy_ns: int
+    largest_entry: int
+    """Reactions of the entry that had most: how much waited for the server at once."""
+
+
+@attrs.frozen
 class HotReport:
     """The outcome of `hot`."""
 
     agents: tuple[HotAgent, ...]
     """Those whose reactions took longest first."""
     loads: tuple[Load, ...]
+    timeline: tuple[Moment, ...] = ()
+    """By server, in the order of time."""
     doubts: tuple[str, ...] = ()
     """What makes the rows incomplete."""
     seconds: float = 0.0
@@ -107,4 +136,11 @@ def hot(
     job.step("adding up what agents did")
     agents = tuple(HotAgent(**row) for row in job.ask(AGENTS, top=top))
     loads = tuple(Load(**row) for row in job.ask(LOADS))
-    return HotReport(agents, loads, tuple(job.report.doubts), job.seconds)
+    (span,) = job.ask(SPAN)
+    first = span["first_ns"] // SECOND * SECOND
+    width = max(SECOND, (span["last_ns"] - first) // PARTS)
+    timeline = tuple(
+        Moment(row.pop("server"), first + row.pop("part") * width, width, **row)
+        for row in job.ask(TIMELINE, first_ns=first, width_ns=width)
+    )
+    return HotReport(agents, loads, timeline, tuple(job.report.doubts), job.seconds)

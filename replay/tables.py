@@ -12,7 +12,7 @@ from .chains import Chain, SlowestReport
 from .exactly_once import ExactlyOnceReport
 from .failovers import FailoverReport
 from .garbage import GarbageReport
-from .hot import HotReport
+from .hot import HotReport, Moment
 from .order import OrderReport
 from .page import Bad, Good, Grid, Page, Plot, seconds
 from .regression import BisectReport, RegressionReport
@@ -260,7 +260,21 @@ def hot_page(found: HotReport) -> Page:
         bars=True,
     )
     grids = [Grid(columns, agents), Grid(titles, loads, caption=f"{found.seconds:.1f} s")]
-    return Page("Hot agents", grids, [plot])
+    return Page("Hot agents", grids, [plot, *timelines(found.timeline)])
+
+
+def timelines(moments: Sequence[Moment]) -> list[Plot]:
+    """Return how much each server did, and how much waited at most, over the time."""
+    plots: list[Plot] = []
+    for server in dict.fromkeys(each.server for each in moments):
+        own = [each for each in moments if each.server == server]
+        times = [(each.at_ns - moments[0].at_ns) / 1e9 for each in own]
+        rates = {"reactions a second": [each.reactions / each.width_ns * 1e9 for each in own]}
+        waiting = {"reactions of the largest entry": [float(each.largest_entry) for each in own]}
+        label = "seconds from the beginning"
+        plots.append(Plot(f"{server}: reactions a second", times, rates, label, "reactions a second"))
+        plots.append(Plot(f"{server}: waiting at once", times, waiting, label, "reactions of an entry"))
+    return plots
 
 
 def totals_page(found: Totals) -> Page:

@@ -76,3 +76,10 @@ def test_a_server_has_the_room_of_its_busiest_second(found: HotReport) -> None:
     assert load.reactions == 3 * ENTRIES + 4
     assert load.largest_entry == 5
     assert load.headroom == pytest.approx(0.2, abs=0.001)
+
+
+def test_the_time_is_divided_into_parts_of_a_second_or_more(found: HotReport) -> None:
+    assert sum(each.reactions for each in found.timeline) == 3 * ENTRIES + 4
+    assert {each.width_ns for each in found.timeline} == {1_000_000_000}
+    assert [each.at_ns for each in found.timeline] == sorted({each.at_ns for each in found.timeline})
+    assert max(each.largest_entry for each in found.timeline) == 5
