@@ -1,9 +1,12 @@
 """``quorate replay``: the jobs on the command line."""
 
 import json
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import attrs
@@ -374,7 +377,10 @@ def monitor_command(
         click.echo(json.dumps(found) if json_wanted else f"{at} {found['kind']}: {found['text']}")
 
     try:
-        with spark_session("quorate monitor", memory=memory, master=master, py_files=py_files) as spark:
+        with (
+            spark_session("quorate monitor", memory=memory, master=master, py_files=py_files) as spark,
+            interruption() as stop,
+        ):
             monitor(
                 spark,
                 traces,
@@ -385,12 +391,29 @@ def monitor_command(
                 server=server,
                 every_s=every_s,
                 once=once,
+                stop=stop,
             )
     except KeyboardInterrupt:
         pass
     except ReplayError as error:
         fail(str(error))
     ctx.exit(WENT_WRONG if problems else 0)
+
+
+@contextmanager
+def interruption() -> Generator[Event]:
+    """Give an event that the user's interruption sets, instead of what Spark does then."""
+    stop = Event()
+
+    def set_stop(*_: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def nanoseconds(text: str) -> int:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -28,6 +29,7 @@ POSITIONS_PER_BATCH = 25_000
 """Positions of a server that are read at a time, so that its replicas stay within the window of the watch."""
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MIN_CHECK_MS = 500
+POLL_S = 1
 
 
 class Watcher(StatefulProcessor):
@@ -134,8 +136,9 @@ def watch(
     server: str | None = None,
     every_s: float = 2.0,
     once: bool = False,
+    stop: Event | None = None,
 ) -> None:
-    """Tell each finding, as a dict of the columns of `FINDINGS`, until interrupted, or until all is read.
+    """Tell each finding, as a dict of the columns of `FINDINGS`, until told to stop, or until all is read.
 
     It goes on from ``checkpoint``; what was found in the batch in which it was killed is told again.
     """
@@ -151,6 +154,7 @@ def watch(
     )
     query = writer.start()
     try:
-        query.awaitTermination()
+        while not query.awaitTermination(POLL_S) and not (stop is not None and stop.is_set()):
+            pass
     finally:
         query.stop()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from .errors import ReplayError, require
@@ -25,8 +26,9 @@ def monitor(
     server: str | None = None,
     every_s: float = 2.0,
     once: bool = False,
+    stop: Event | None = None,
 ) -> None:
-    """Watch the growing traces of running servers, and tell each finding as it comes, until interrupted.
+    """Watch the growing traces of running servers, and tell each finding as it comes, until ``stop`` is set.
 
     A finding is a dict: ``at_ms`` (milliseconds since 1970), ``server``, ``kind``, ``text``, ``position`` and
     ``value``. Kinds: ``divergence`` and ``hole`` are faults; ``late`` is what came too late to be compared;
@@ -59,6 +61,7 @@ def monitor(
             server=server,
             every_s=every_s,
             once=once,
+            stop=stop,
         )
     except Exception as error:  # errors of Spark and of py4j have no common base
         if failures:

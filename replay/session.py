@@ -77,6 +77,9 @@ def spark_session(
     active: SparkSession | None = spark_type.getActiveSession()
     if active is not None:
         return active
+    missing = [each for each in py_files if "://" not in each and not Path(each).is_file()]
+    if missing:
+        raise ReplayError(f"there is no file {missing[0]} to send to the workers.")
     here = master is None and not submitted()
     place = work_directory()
     log = place / "spark.log"
@@ -113,12 +116,10 @@ def submitted() -> bool:
 
 
 def ship(spark: "SparkSession", place: Path, py_files: Sequence[str]) -> None:
-    """Send this package and some files to the workers. Raises ReplayError for a file that there is not."""
+    """Send this package and some files to the workers."""
     context: Any = spark.sparkContext
     context.addPyFile(str(packed_package(place)))
     for each in py_files:
-        if "://" not in each and not Path(each).is_file():
-            raise ReplayError(f"there is no file {each} to send to the workers.")
         context.addPyFile(each)
 
 
