@@ -80,7 +80,10 @@ COMMANDS = {
     "demo": Entry(
         "quorate.demo.command:command", "Run agents on real data while their master is killed.", "demo"
     ),
-    "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),
+    "trace": Entry("quorate.replay.push_command:command", "Copy closed trace files elsewhere.", "replay"),
+    "replay": Entry(
+        "quorate.replay.command:command", "Replay traces: audit, travel in time, try new code.", "replay"
+    ),
 }
 
 

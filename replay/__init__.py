@@ -25,6 +25,7 @@ from .hot import HotAgent, HotReport, Load, Moment, hot
 from .local import LocalSession, local_session
 from .monitoring import monitor
 from .order import Disorder, OrderReport, order
+from .push import PushReport, push
 from .regression import AgentChange, BisectReport, Breach, RegressionReport, bisect, regress
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
 from .rerun_job import rerun, state_at
@@ -60,6 +61,7 @@ __all__ = [
     "Moment",
     "NoTrace",
     "OrderReport",
+    "PushReport",
     "RegressionReport",
     "ReplayError",
     "Report",
@@ -79,6 +81,7 @@ __all__ = [
     "local_session",
     "monitor",
     "order",
+    "push",
     "reactions",
     "register_source",
     "regress",
