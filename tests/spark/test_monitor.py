@@ -12,10 +12,7 @@ from quorate.server.trace.writer import TraceWriter
 
 from .test_data_source import row
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = pytest.mark.spark
 
 
 class Replica:

@@ -21,10 +21,7 @@ from quorate.replay.command import command
 from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = pytest.mark.spark
 
 SERVERS = {"s0": 0, "s1": 1}
 CODE = """
