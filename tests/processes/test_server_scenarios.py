@@ -134,6 +134,8 @@ def test_the_services_of_a_frozen_master_do_nothing_more_when_it_wakes(
     service = f'<service class="acts:Acts" args="{acts}"/>'
     site = make_site(Part("s0", 3, services=service), modules={"acts": ACTS}, suspect_s=1)
     rounds = 3 if LONG else 1
+    # A replica is called master some time before its services have begun.
+    until(lambda: acts.exists() and acts.stat().st_size > 0, "the service of the first master does something")
     for _ in range(rounds):
         frozen = site.master()
         site.freeze(frozen)
