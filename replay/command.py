@@ -19,7 +19,7 @@ from .failovers import failovers
 from .garbage import garbage
 from .hot import DEFAULT_TOP, hot
 from .live import compare, not_compared, read_live
-from .monitoring import monitor
+from .monitoring import FAULTS, monitor
 from .options import (
     COULD_NOT_RUN,
     EXITS,
@@ -55,10 +55,6 @@ from .tables import (
 from .totals import totals
 
 __all__ = ["command"]
-
-PROBLEMS = ("divergence", "hole")
-"""Findings of the monitor that are faults of a server."""
-
 
 top_option = click.option(
     "--top",
@@ -372,7 +368,7 @@ def monitor_command(
 
     def tell(found: dict[str, Any]) -> None:
         nonlocal problems
-        problems += found["kind"] in PROBLEMS
+        problems += found["kind"] in FAULTS
         at = datetime.fromtimestamp(found["at_ms"] / 1000, UTC).isoformat(timespec="seconds")
         click.echo(json.dumps(found) if json_wanted else f"{at} {found['kind']}: {found['text']}")
 

@@ -4,6 +4,7 @@ Import it only where pyspark is installed; `quorate.replay.register_source` does
 """
 
 import json
+import operator
 import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
@@ -36,24 +37,24 @@ from pyspark.sql.types import StructType
 from .cover import FileSpan, Part, Piece, abreast, parts
 from .discovery import FoundFiles, find_files
 from .errors import NoTrace, ReplayError
-from .files import Footer, first_line, footer
+from .files import Footer, checked_dataset, first_line, footer
 from .reports import spans
-from .schema import COLUMNS, arrow_schema, ddl
+from .schema import COLUMNS, ddl
 
 __all__ = ["QuorateDataSource"]
 
 COMPARISONS: Mapping[type[Filter], str] = {
-    EqualTo: "equal",
-    EqualNullSafe: "equal",
-    GreaterThan: "greater",
-    GreaterThanOrEqual: "greater_equal",
-    LessThan: "less",
-    LessThanOrEqual: "less_equal",
+    EqualTo: "eq",
+    EqualNullSafe: "eq",
+    GreaterThan: "gt",
+    GreaterThanOrEqual: "ge",
+    LessThan: "lt",
+    LessThanOrEqual: "le",
     StringStartsWith: "starts_with",
     StringEndsWith: "ends_with",
     StringContains: "match_substring",
 }
-"""The function of pyarrow.compute for each filter that is evaluated while files are read."""
+"""The function for each filter that is evaluated while files are read, of `operator` or pyarrow.compute."""
 BATCH_ROWS = 10_000
 
 
@@ -235,17 +236,12 @@ def batches(
     """Read the rows of a task. ``filters``: see `pushed`. Raises ReplayError when the file is damaged."""
     arrow: Any = import_module("pyarrow")
     dataset: Any = import_module("pyarrow.dataset")
-    checked = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
     position = dataset.field("position")
     wanted = (position >= task.first) & (position <= task.last)
     for one in filters:
         wanted &= expression(*one)
     try:
-        file = dataset.dataset(
-            task.path,
-            schema=arrow_schema({}, dictionaries=False),
-            format=dataset.ParquetFileFormat(default_fragment_scan_options=checked),
-        )
+        file = checked_dataset([Path(task.path)])
         for batch in file.to_batches(columns=list(columns), filter=wanted, batch_size=BATCH_ROWS):
             # Spark has no columns without nulls.
             yield arrow.RecordBatch.from_arrays(batch.columns, names=batch.schema.names)
@@ -259,17 +255,9 @@ def expression(column: str, kind: str, value: Any) -> Any:
     field = compute.field(column)
     if kind == "in":
         return field.isin(list(value))
-    if kind == "not_equal":
-        return field != value
-    if kind in ("starts_with", "ends_with", "match_substring"):
-        return getattr(compute, kind)(field, value)
-    return {
-        "equal": field == value,
-        "greater": field > value,
-        "greater_equal": field >= value,
-        "less": field < value,
-        "less_equal": field <= value,
-    }[kind]
+    if hasattr(operator, kind):
+        return getattr(operator, kind)(field, value)
+    return getattr(compute, kind)(field, value)
 
 
 def pushed(one: Filter) -> tuple[str, str, Any] | None:
@@ -280,7 +268,7 @@ def pushed(one: Filter) -> tuple[str, str, Any] | None:
     if len(path) != 1 or path[0] not in COLUMNS or isinstance(value, bytes | bytearray):
         return None
     if isinstance(one, Not):
-        return (path[0], "not_equal", value) if isinstance(inner, EqualTo) and value is not None else None
+        return (path[0], "ne", value) if isinstance(inner, EqualTo) and value is not None else None
     if isinstance(one, In):
         return (path[0], "in", value) if None not in value else None
     kind = COMPARISONS.get(type(one))
@@ -329,9 +317,9 @@ class Reader(DataSourceReader):
         """Return the positions that the filters leave."""
         low, high = 0, 2**63 - 1
         for column, kind, value in self._filters:
-            if column == "position" and kind in ("equal", "greater", "greater_equal"):
+            if column == "position" and kind in ("eq", "gt", "ge"):
                 low = max(low, value)
-            if column == "position" and kind in ("equal", "less", "less_equal"):
+            if column == "position" and kind in ("eq", "lt", "le"):
                 high = min(high, value)
         return low, high
 
@@ -341,7 +329,7 @@ class Reader(DataSourceReader):
         return all(
             own[column] in value if kind == "in" else own[column] == value
             for column, kind, value in self._filters
-            if column in own and kind in ("equal", "in")
+            if column in own and kind in ("eq", "in")
         )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

@@ -2,7 +2,6 @@
 
 import glob
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import attrs
 
 from .errors import NoTrace
-from .removed import Removed
+from .removed import CLOSED_FILE, Removed
 
 __all__ = ["FoundFiles", "ReplicaDirectory", "Traces", "find_files"]
 
@@ -19,7 +18,6 @@ HIDDEN = ("_", ".")
 UNFINISHED = SUFFIX + ".part"
 TRACE_DIRECTORY = "trace"
 REPLICA_FILES = frozenset((TRACE_DIRECTORY, "journal.db", "log", "pid"))
-NUMBERED = re.compile(r"(\d+)-(\d{6,})\.parquet")
 
 Traces = str | Path | Iterable[str | Path]
 """The traces of a replay: files, directories (searched) or globs."""
@@ -213,7 +211,7 @@ def missing_names(names: Sequence[str], removed: Mapping[int, int] | None = None
     """
     numbers: dict[str, list[int]] = {}
     for name in names:
-        match = NUMBERED.fullmatch(name)
+        match = CLOSED_FILE.fullmatch(name)
         if match is not None:
             numbers.setdefault(match[1], []).append(int(match[2]))
     missing: list[str] = []

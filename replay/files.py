@@ -12,7 +12,7 @@ from .discovery import FoundFiles, ReplicaDirectory, reason
 from .errors import NoTrace, require
 from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin, arrow_schema
 
-__all__ = ["Footer", "SourceId", "TraceFiles", "inspect_files", "unreadable"]
+__all__ = ["Footer", "SourceId", "TraceFiles", "checked_dataset", "inspect_files", "unreadable"]
 
 READERS = 4
 POSITION = tuple(COLUMNS).index("position")
@@ -179,6 +179,17 @@ def has_trace_columns(schema: Any) -> bool:
 def plain_type(kind: Any) -> Any:
     """Return an Arrow type, that of the values for a dictionary."""
     return getattr(kind, "value_type", kind)
+
+
+def checked_dataset(paths: Sequence[Path]) -> Any:
+    """Return files as a pyarrow dataset that checks the checksums of pages; text columns are plain."""
+    dataset: Any = import_module("pyarrow.dataset")
+    checked = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+    return dataset.dataset(
+        [str(path) for path in paths],
+        schema=arrow_schema({}, dictionaries=False),
+        format=dataset.ParquetFileFormat(default_fragment_scan_options=checked),
+    )
 
 
 def unreadable(paths: Sequence[Path]) -> dict[Path, str]:

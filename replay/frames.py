@@ -23,8 +23,15 @@ def ignore(_: str) -> None:
     """Ignore progress: the caller gave no function for it."""
 
 
-def open_trace(traces: Traces, server: str | int | None = None, progress: Progress | None = None) -> "Trace":
-    """Find the files of a trace and check their footers. Raises NoTrace."""
+def open_trace(
+    traces: "Traces | Trace", server: str | int | None = None, progress: Progress | None = None
+) -> "Trace":
+    """Find the files of a trace and check their footers; one that is open is returned as it is.
+
+    Raises NoTrace.
+    """
+    if isinstance(traces, Trace):
+        return traces
     report_step = progress or ignore
     report_step("searching for trace files")
     found = find_files(traces)

@@ -21,7 +21,7 @@ SELECT server_id, agent, max(now_ns) AS last_ns FROM {rows} WHERE cls <> '' GROU
 ENDS = "SELECT server_id, min(now_ns) AS first_ns, max(now_ns) AS end_ns FROM {rows} GROUP BY server_id"
 DEAD = """
 SELECT server_id, type, error, count(*) AS letters, count(DISTINCT agent) AS agents,
-    max(now_ns) AS last_ns, max(position) AS position
+    max(position) AS position
 FROM {rows} WHERE kind = 'deadletter' GROUP BY server_id, type, error
 ORDER BY letters DESC, server_id, type, error LIMIT {limit}
 """

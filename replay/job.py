@@ -80,7 +80,7 @@ def start(
 ) -> Job:
     """Begin a job: open the trace, and verify it if there is no report yet. Raises NoTrace, ReplayError."""
     began = time.monotonic()
-    trace = traces if isinstance(traces, Trace) else open_trace(traces, server, progress)
+    trace = open_trace(traces, server, progress)
     found = report or verify_trace(session, trace, progress)
     return Job(session, trace, found, progress or ignore, began)
 

@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from .errors import ReplayError, require
+from .files import checked_dataset
 from .local_worker import pack
-from .schema import arrow_schema
 
 __all__ = ["Apart", "LocalSession", "available_cores", "local_session"]
 
@@ -92,14 +92,7 @@ class LocalSession:
 
     def scan(self, paths: Sequence[Path], name: str) -> None:
         """Make a view of all rows of some files."""
-        dataset: Any = import_module("pyarrow.dataset")
-        checked = dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-        files = dataset.dataset(
-            [str(path) for path in paths],
-            schema=arrow_schema({}, dictionaries=False),
-            format=dataset.ParquetFileFormat(default_fragment_scan_options=checked),
-        )
-        self._connection.register(name, files)
+        self._connection.register(name, checked_dataset(paths))
 
     def drop(self, name: str) -> None:
         """Remove a view."""

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from .schema import CONTENT
+from .schema import CONTENT, arrow_types
 from .watch import Finding, ServerWatch, rows_of
 
 __all__ = ["FINDINGS", "Watcher", "findings", "watch"]
@@ -57,7 +57,8 @@ class Watcher(StatefulProcessor):
         frame = pandas.concat(rows)
         now_ms = timerValues.getCurrentProcessingTimeInMs()
         server = str(frame["server"].iloc[0])
-        watch = self._watch(server)
+        known = self._state.get()
+        watch = ServerWatch(server, self._idle_ms, bytes(known[1]) if known else b"")
         found = [*watch.see(rows_of(frame, self._watched), now_ms), *watch.tick(now_ms)]
         self._keep(server, watch, now_ms)
         yield as_frame(found, server, now_ms)
@@ -71,19 +72,11 @@ class Watcher(StatefulProcessor):
         """Look for what does not come."""
         del key, expiredTimerInfo
         now_ms = timerValues.getCurrentProcessingTimeInMs()
-        server = self._server()
-        watch = self._watch(server)
+        server, packed = self._state.get()
+        watch = ServerWatch(server, self._idle_ms, bytes(packed))
         found = watch.tick(now_ms)
         self._keep(server, watch, now_ms)
         yield as_frame(found, server, now_ms)
-
-    def _server(self) -> str:
-        known = self._state.get()
-        return str(known[0]) if known else ""
-
-    def _watch(self, server: str) -> ServerWatch:
-        known = self._state.get()
-        return ServerWatch(server, self._idle_ms, bytes(known[1]) if known else b"")
 
     def _keep(self, server: str, watch: ServerWatch, now_ms: int) -> None:
         self._state.update((server, watch.packed()))
@@ -96,7 +89,7 @@ def as_frame(found: list[Finding], server: str, now_ms: int) -> Any:
     """Return findings as rows."""
     rows = [(now_ms, server, each.kind, each.text, each.position, each.value) for each in found]
     pandas: Any = import_module("pandas")
-    return pandas.DataFrame(rows, columns=["at_ms", "server", "kind", "text", "position", "value"])
+    return pandas.DataFrame(rows, columns=arrow_types(FINDINGS).names)
 
 
 def findings(
@@ -131,12 +124,12 @@ def watch(
     checkpoint: Path,
     tell: Callable[[dict[str, Any]], None],
     *,
-    idle_s: float = 60.0,
-    watched: str = "",
-    server: str | None = None,
-    every_s: float = 2.0,
-    once: bool = False,
-    stop: Event | None = None,
+    idle_s: float,
+    watched: str,
+    server: str | None,
+    every_s: float,
+    once: bool,
+    stop: Event | None,
 ) -> None:
     """Tell each finding, as a dict of the columns of `FINDINGS`, until told to stop, or until all is read.
 

@@ -12,7 +12,10 @@ from .frames import short
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["monitor"]
+__all__ = ["FAULTS", "monitor"]
+
+FAULTS = frozenset({"divergence", "hole"})
+"""Kinds of findings that are faults of a server, and not only news."""
 
 
 def monitor(

@@ -2,8 +2,7 @@
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -13,14 +12,15 @@ import attrs
 from .discovery import TRACE_DIRECTORY
 from .errors import NoTrace, ReplayError, require
 from .files import positions_of
-from .removed import REMOVED_FILE, Removed
-from .schema import EVENTS_SUFFIX
+from .frames import Progress, ignore
+from .removed import CLOSED_FILE, REMOVED_FILE, Removed
+from .schema import COLUMNS, EVENTS_SUFFIX
 
 __all__ = ["PushReport", "push"]
 
-CLOSED: Final = re.compile(r"(\d+)-(\d{6,})\.parquet")
 PRIVATE_UMASK: Final = 0o077
 """Traces hold what clients sent, so only their owner reads them."""
+SERVER_ID: Final = tuple(COLUMNS).index("server_id")
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -43,7 +43,7 @@ def push(
     *,
     keep_s: float = 0.0,
     now: float = 0.0,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress | None = None,
 ) -> PushReport:
     """Copy the closed trace files of all replicas below ``data`` to ``target``, and remove old ones there.
 
@@ -82,13 +82,9 @@ def push(
     return PushReport(len(sources), copied, copied_bytes, there, removed)
 
 
-def ignore(_: str) -> None:
-    """Ignore progress."""
-
-
 def closed(place: Path) -> Iterator[Path]:
     """Yield the files of a trace that their server has closed."""
-    return (path for path in place.iterdir() if CLOSED.fullmatch(path.name))
+    return (path for path in place.iterdir() if CLOSED_FILE.fullmatch(path.name))
 
 
 def opened(files: Any, target: str) -> tuple[Any, str]:
@@ -117,12 +113,11 @@ class Place:
         if REMOVED_FILE not in self._sizes:
             return {}
         with self._system.open_input_stream(f"{self._path}/{REMOVED_FILE}") as stream:
-            numbers: dict[str, int] = json.loads(stream.read())["files"]
-        return {int(incarnation): number for incarnation, number in numbers.items()}
+            return Removed.parse(stream.read()).numbers
 
     def is_gone(self, name: str) -> bool:
         """Return whether a file was removed from the target before."""
-        match = CLOSED.fullmatch(name)
+        match = CLOSED_FILE.fullmatch(name)
         return match is not None and int(match[2]) <= self._gone.get(int(match[1]), 0)
 
     def _list(self) -> None:
@@ -155,7 +150,7 @@ class Place:
         numbered = sorted(
             (int(match[1]), int(match[2]), name)
             for name in self._sizes
-            if (match := CLOSED.fullmatch(name)) is not None
+            if (match := CLOSED_FILE.fullmatch(name)) is not None
         )
         surplus: list[str] = []
         for _, _, name in numbered[:-1]:
@@ -173,21 +168,17 @@ class Place:
             gone[incarnation] = max(number, gone.get(incarnation, 0))
         gone = {incarnation: number for incarnation, number in gone.items() if number}
         if gone and gone != self._gone:
-            first = self._first_position(left[0][2])
-            self._record(Removed(max(known.server, self._server(left[0][2])), max(0, first - 1), gone))
+            server, first = self._server_and_position(left[0][2])
+            self._record(Removed(server, max(0, first - 1), gone))
         for name in surplus:
             self._system.delete_file(f"{self._path}/{name}")
         return len(surplus)
 
-    def _metadata(self, name: str) -> Any:
+    def _server_and_position(self, name: str) -> tuple[int, int]:
+        """Return the id of the server and the first position of a file."""
         parquet: Any = import_module("pyarrow.parquet")
-        return parquet.read_metadata(f"{self._path}/{name}", filesystem=self._system)
-
-    def _first_position(self, name: str) -> int:
-        return positions_of(self._metadata(name))[0]
-
-    def _server(self, name: str) -> int:
-        return int(self._metadata(name).row_group(0).column(1).statistics.max)
+        metadata: Any = parquet.read_metadata(f"{self._path}/{name}", filesystem=self._system)
+        return int(metadata.row_group(0).column(SERVER_ID).statistics.max), positions_of(metadata)[0]
 
     def _record(self, removed: Removed) -> None:
         part = f"{self._path}/{REMOVED_FILE}.part"

@@ -1,13 +1,16 @@
 """What the retention of a trace has removed: the record that lies beside the files that are left."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final, Self, cast
 
 import attrs
 
-__all__ = ["REMOVED_FILE", "Removed"]
+__all__ = ["CLOSED_FILE", "REMOVED_FILE", "Removed"]
 
+CLOSED_FILE: Final = re.compile(r"(\d+)-(\d{6,})\.parquet")
+"""The name of a trace file that its server has closed: the incarnation, and the number of the file in it."""
 REMOVED_FILE: Final = "removed.json"
 """The name of the record in the directory of a trace."""
 
@@ -27,11 +30,16 @@ class Removed:
     def read(cls, directory: Path) -> Self:
         """Read the record of a directory. Without one that can be read, nothing was removed."""
         try:
-            found: Any = json.loads((directory / REMOVED_FILE).read_text(encoding="utf-8"))
-            numbers = {int(key): int(value) for key, value in cast("dict[str, Any]", found["files"]).items()}
-            return cls(int(found["server"]), int(found["position"]), numbers)
+            return cls.parse((directory / REMOVED_FILE).read_bytes())
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return cls(-1, 0)
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Return the record that was written as `text`. Raises ValueError, KeyError, TypeError or so."""
+        found: Any = json.loads(text)
+        numbers = {int(key): int(value) for key, value in cast("dict[str, Any]", found["files"]).items()}
+        return cls(int(found["server"]), int(found["position"]), numbers)
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as it is written."""

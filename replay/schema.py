@@ -79,7 +79,14 @@ CONTENT = tuple(name for name in COLUMNS if name not in IDENTITY and name not in
 EVENTS_SUFFIX = ".events.jsonl"
 """End of the name of a file with the views and the mastership of one incarnation."""
 
-ARROW = {"int": "int32", "bigint": "int64", "binary": "binary", "string": "string", "boolean": "bool_"}
+ARROW = {
+    "double": "float64",
+    "int": "int32",
+    "bigint": "int64",
+    "binary": "binary",
+    "string": "string",
+    "boolean": "bool_",
+}
 
 
 def ddl() -> str:

@@ -41,8 +41,7 @@ def verify(
     ``progress`` is called with a few words when a step begins.
     Raises NoTrace when nothing can be read, ReplayError when the session fails.
     """
-    trace = traces if isinstance(traces, Trace) else open_trace(traces, server, progress)
-    return verify_trace(session, trace, progress)
+    return verify_trace(session, open_trace(traces, server, progress), progress)
 
 
 def verify_trace(session: Session, trace: Trace, progress: Progress | None = None) -> Report:

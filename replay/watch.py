@@ -4,13 +4,14 @@ The rows of the last `WINDOW` positions are kept as hashes, so that a replica is
 one has recorded before, also if it comes some seconds later.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Collection, Mapping
+from typing import Any, Final
 
 import attrs
 import msgspec
 import numpy as np
 
+from .monitoring import FAULTS
 from .reports import Span, spans
 
 __all__ = ["MAX_AGENTS", "WINDOW", "Finding", "Rows", "ServerWatch"]
@@ -37,7 +38,7 @@ class Finding:
     @property
     def is_problem(self) -> bool:
         """Whether it is a fault of a server, and not only news."""
-        return self.kind in ("divergence", "hole")
+        return self.kind in FAULTS
 
 
 @attrs.frozen
@@ -51,18 +52,23 @@ class Rows:
     """Of the columns that replicas must agree on."""
     errors: int = 0
     """Rows of reactions that raised."""
-    agents: Mapping[str, int] = attrs.field(factory=dict[str, int])
-    """The last position of each agent that is watched."""
+    agents: Collection[str] = ()
+    """The agents that are watched and reacted."""
 
 
 class Source(msgspec.Struct):
     """One incarnation of one replica."""
 
+    replica: int
+    incarnation: int
     last: int
     seen_ms: int
     diverged: bool = False
     told: bool = False
     """Whether it was told that it is behind."""
+
+    def __str__(self) -> str:
+        return f"replica {self.replica} (incarnation {self.incarnation})"
 
 
 class Watched(msgspec.Struct):
@@ -79,7 +85,6 @@ class _State(msgspec.Struct):
     known: bytes = b""
     last: int = 0
     seen_ms: int = 0
-    rated_ms: int = 0
     silent: bool = False
     agents: dict[str, Watched] = {}
 
@@ -110,46 +115,48 @@ class ServerWatch:
         changes = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
         for part in np.split(order, changes):
             if len(part):
-                name = f"replica {rows.replicas[part[0]]} (incarnation {rows.incarnations[part[0]]})"
-                found += self._one(name, rows.positions[part], rows.hashes[part], now_ms)
+                replica, incarnation = int(rows.replicas[part[0]]), int(rows.incarnations[part[0]])
+                source = self._source(replica, incarnation, int(rows.positions[part[0]]), now_ms)
+                found += self._one(source, rows.positions[part], rows.hashes[part], now_ms)
         fresh = max(0, self._state.last - before) if before else 0
-        elapsed = (now_ms - self._state.rated_ms) / 1000
-        if fresh and elapsed > 0 and self._state.rated_ms:
+        elapsed = (now_ms - self._state.seen_ms) / 1000
+        if fresh and elapsed > 0:
             rate = fresh / elapsed
             raised = f", {rows.errors:,} rows of reactions that raised" if rows.errors else ""
             text = (
                 f"{self._server}: {rate:,.0f} reactions a second, up to position {self._state.last:,}{raised}"
             )
             found.append(Finding("rate", text, self._state.last, rate))
-        self._state.rated_ms = self._state.seen_ms = now_ms
+        self._state.seen_ms = now_ms
         if self._state.silent:
             self._state.silent = False
             found.append(Finding("again", f"{self._server} reacts again", self._state.last))
         self._note_agents(rows.agents, now_ms)
         return found
 
-    def _one(self, name: str, positions: Numbers, hashes: Numbers, now_ms: int) -> list[Finding]:
+    def _source(self, replica: int, incarnation: int, first: int, now_ms: int) -> Source:
+        """Return what is known of a source; one that is new begins at its first row."""
+        new = Source(replica, incarnation, first - 1, now_ms)
+        return self._state.sources.setdefault(str(new), new)
+
+    def _one(self, source: Source, positions: Numbers, hashes: Numbers, now_ms: int) -> list[Finding]:
         """Take in the rows of one source, sorted by position."""
-        first, last = int(positions[0]), int(positions[-1])
-        source = self._state.sources.get(name)
-        if source is None:
-            source = self._state.sources[name] = Source(first - 1, now_ms)
-        found = self._holes(name, source, positions)
-        found += self._compare(name, source, positions, hashes)
+        last = int(positions[-1])
+        found = [*self._holes(source, positions), *self._compare(source, positions, hashes)]
         source.last, source.seen_ms, source.told = max(source.last, last), now_ms, False
         self._state.last = max(self._state.last, last)
         return found
 
-    def _holes(self, name: str, source: Source, positions: Numbers) -> list[Finding]:
+    def _holes(self, source: Source, positions: Numbers) -> list[Finding]:
         before = np.concatenate(([source.last], positions[:-1]))
         jumps = np.flatnonzero(positions > before + 1)
         holes = [Span(int(before[at]) + 1, int(positions[at]) - 1) for at in jumps]
         if not holes:
             return []
-        text = f"{self._server}: the trace of {name} has no positions {spans(holes)}"
+        text = f"{self._server}: the trace of {source} has no positions {spans(holes)}"
         return [Finding("hole", text, holes[0].first)]
 
-    def _compare(self, name: str, source: Source, positions: Numbers, hashes: Numbers) -> list[Finding]:
+    def _compare(self, source: Source, positions: Numbers, hashes: Numbers) -> list[Finding]:
         """Compare with what other sources had, and keep what is new."""
         found: list[Finding] = []
         if not len(self._hashes):
@@ -158,7 +165,9 @@ class ServerWatch:
         places = positions - self._state.base
         late = int((places < 0).sum())
         if late:
-            text = f"{self._server}: {late:,} rows of {name} came too late to be compared with other replicas"
+            text = (
+                f"{self._server}: {late:,} rows of {source} came too late to be compared with other replicas"
+            )
             found.append(Finding("late", text, int(positions[0])))
         places, own = places[places >= 0], hashes[places >= 0]
         differ = places[self._known[places] & (self._hashes[places] != own)]
@@ -166,8 +175,8 @@ class ServerWatch:
             source.diverged = True
             at = int(differ[0]) + self._state.base
             text = (
-                f"{self._server}: {name} has recorded another reaction than others at position {at}, and at "
-                f"{len(differ) - 1:,} of the next {len(places):,}: ask `quorate replay verify`"
+                f"{self._server}: {source} has recorded another reaction than others at position {at}, and "
+                f"at {len(differ) - 1:,} of the next {len(places):,}: ask `quorate replay verify`"
             )
             found.append(Finding("divergence", text, at))
         new = ~self._known[places]
@@ -192,7 +201,7 @@ class ServerWatch:
             self._state.base += over
             self._hashes, self._known = self._hashes[over:], self._known[over:]
 
-    def _note_agents(self, agents: Mapping[str, int], now_ms: int) -> None:
+    def _note_agents(self, agents: Collection[str], now_ms: int) -> None:
         for agent in agents:
             self._state.agents.pop(agent, None)
             self._state.agents[agent] = Watched(now_ms)
@@ -209,20 +218,18 @@ class ServerWatch:
                 text = f"{self._server} has not reacted for {seconds:g} s"
                 found.append(Finding("silent", text, self._state.last))
             return found
-        latest: dict[str, tuple[int, str]] = {}
-        for name in self._state.sources:
-            _, replica, _, incarnation = name.rstrip(")").split(" ")
-            latest[replica] = max(latest.get(replica, (0, "")), (int(incarnation), name))
-        for _, name in latest.values():
-            source = self._state.sources[name]
+        latest: dict[int, Source] = {}
+        for source in sorted(self._state.sources.values(), key=lambda one: one.incarnation):
+            latest[source.replica] = source
+        for source in latest.values():
             quiet = now_ms - source.seen_ms >= self._idle_ms
             if quiet and source.last < self._state.last and not source.told:
                 source.told = True
                 missing = self._state.last - source.last
                 quiet_for = f"has recorded nothing for {seconds:g} s"
-                text = f"{self._server}: {name} {quiet_for}, and lacks {missing:,} positions"
+                text = f"{self._server}: {source} {quiet_for}, and lacks {missing:,} positions"
                 found.append(Finding("behind", text, source.last))
-        self._forget(now_ms, {name for _, name in latest.values()})
+        self._forget(now_ms, latest)
         for agent, watched in self._state.agents.items():
             if now_ms - watched.seen_ms >= self._idle_ms and not watched.told:
                 watched.told = True
@@ -230,19 +237,16 @@ class ServerWatch:
                 found.append(Finding("idle", text, self._state.last))
         return found
 
-    def _forget(self, now_ms: int, kept: set[str]) -> None:
+    def _forget(self, now_ms: int, latest: Mapping[int, Source]) -> None:
         """Forget former incarnations that have been quiet for long."""
         for name, source in list(self._state.sources.items()):
-            if name not in kept and now_ms - source.seen_ms >= 10 * self._idle_ms:
+            if source is not latest[source.replica] and now_ms - source.seen_ms >= 10 * self._idle_ms:
                 del self._state.sources[name]
 
 
 def rows_of(frame: Any, watched: str) -> Rows:
     """Return the rows of a pandas data frame. ``watched`` is the class of the agents that are watched."""
-    agents: dict[str, int] = {}
-    if watched:
-        own = frame[frame["cls"] == watched]
-        agents = cast("dict[str, int]", own.groupby("agent")["position"].max().to_dict())
+    agents: list[str] = frame[frame["cls"] == watched]["agent"].unique().tolist() if watched else []
     return Rows(
         frame["replica"].to_numpy(),
         frame["incarnation"].to_numpy(),

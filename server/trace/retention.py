@@ -2,23 +2,20 @@
 
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from ...hachannel.journal.frame_file import sync_directory
-from ...replay.removed import REMOVED_FILE, Removed
+from ...replay.removed import CLOSED_FILE, REMOVED_FILE, Removed
 from ...replay.schema import EVENTS_SUFFIX
 from ..storage.private_files import private_opener
 
 __all__ = ["Retention"]
-
-_FILE: Final = re.compile(r"(\d+)-(\d{6,})\.parquet")
 
 
 @attrs.frozen
@@ -75,7 +72,7 @@ class Retention:
         found: list[_File] = []
         with os.scandir(self.directory) as entries:
             for entry in entries:
-                match = _FILE.fullmatch(entry.name)
+                match = CLOSED_FILE.fullmatch(entry.name)
                 if match is not None:
                     stat = entry.stat()
                     path = self.directory / entry.name
