@@ -33,6 +33,7 @@ from .options import (
     opened,
     py_files_option,
     show_doubts,
+    write_report,
 )
 from .order import order
 from .regression import bisect, regress
@@ -48,6 +49,7 @@ from .tables import (
     hot_page,
     order_page,
     regress_page,
+    show_page,
     slowest_page,
     totals_page,
     verify_page,
@@ -183,6 +185,7 @@ def show_command(
             progress=job.step,
             at_ns=at_ns,
         )
+    write_report(options, show_page(result, job.report.doubts))
     status = show_doubts(job.report.doubts)
     if options.json:
         click.echo(as_json({"problems": job.report.doubts, **attrs.asdict(result)}))

@@ -36,6 +36,7 @@ __all__ = [
     "opened",
     "py_files_option",
     "show_doubts",
+    "write_report",
 ]
 
 WENT_WRONG = 1
@@ -182,12 +183,8 @@ def finish(
     incomplete: they are shown on standard error, and make it a failure.
     """
     page = attrs.evolve(page, program=queries_of(job.session).name)
-    if options.report is not None:
-        found = [*job.report.doubts, *page.problems] if doubts else page.problems
-        try:
-            write_html(options.report, attrs.evolve(page, problems=found))
-        except ReplayError as error:
-            fail(str(error))
+    problems = [*job.report.doubts, *page.problems] if doubts else page.problems
+    write_report(options, attrs.evolve(page, problems=problems))
     if options.json:
         click.echo(as_json({"program": page.program, **value}))
     else:
@@ -196,6 +193,16 @@ def finish(
     if doubts:
         ended = ended or show_doubts(job.report.doubts)
     ctx.exit(ended)
+
+
+def write_report(options: Options, page: Page) -> None:
+    """Write the page to the file of --report, if there is one; what prevents it ends the command."""
+    if options.report is None:
+        return
+    try:
+        write_html(options.report, page)
+    except ReplayError as error:
+        fail(str(error))
 
 
 def fail(sentence: str, status: int = COULD_NOT_RUN) -> NoReturn:

@@ -16,7 +16,7 @@ from .hot import HotReport, Moment
 from .order import OrderReport
 from .page import Bad, Good, Grid, Page, Plot, seconds
 from .regression import BisectReport, RegressionReport
-from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
+from .reports import AgentResult, Report, RerunReport, ServerReport, Span, Totals, spans
 
 __all__ = [
     "as_json",
@@ -28,6 +28,7 @@ __all__ = [
     "hot_page",
     "order_page",
     "regress_page",
+    "show_page",
     "slowest_page",
     "totals_page",
     "verify_page",
@@ -381,6 +382,17 @@ def slowest_page(found: SlowestReport) -> Page:
     )
     grids = [Grid(columns, paths), Grid(titles, types, caption=f"{found.seconds:.1f} s")]
     return Page("Slowest chains", grids, [plot])
+
+
+def show_page(result: AgentResult, doubts: Sequence[str]) -> Page:
+    """Return the page of `show`: the attributes of one agent."""
+    rows = [(name, shown(value)) for name, value in (result.state or {}).items()]
+    caption = f"{result.cls}, {result.reactions:,} reactions" + (", deleted" if result.deleted else "")
+    problems = [*doubts, *([result.skipped] if result.skipped else ())]
+    if result.diverged is not None:
+        problems.append(f"at position {result.diverged}: {result.difference}")
+    title = f"{result.server}: {result.agent} after position {result.last:,}"
+    return Page(title, [Grid(("attribute", "value"), rows, caption=caption)], problems=problems)
 
 
 def regress_page(found: RegressionReport) -> Page:

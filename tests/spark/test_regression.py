@@ -231,6 +231,9 @@ def test_the_state_at_a_time_is_that_after_the_last_reaction_up_to_it(
     moment = datetime.fromtimestamp(row.now_ns // 10**9, UTC).isoformat()
     assert json.loads(show("--time", moment).stdout)["state"]["pieces"] == 70
     assert json.loads(show("--time", "2099-01-01").stdout)["position"] == sales(shop, "first")[-1]
+    page = data.parent / "shelf.html"
+    assert show("--at", str(row.position), "--report", str(page)).exit_code == 0
+    assert "<td>pieces</td><td>70</td>" in page.read_text()
     early = show("--time", "2001-01-01")
     assert (early.exit_code, early.stderr[-14:]) == (1, "at that time.\n")
     assert show("--time", "yesterday").exit_code == 2
