@@ -35,6 +35,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from .cover import FileSpan, Part, Piece, abreast, parts
+from .data_sink import StreamWriter, Writer
 from .discovery import FoundFiles, find_files
 from .errors import NoTrace, ReplayError
 from .files import Footer, checked_dataset, first_line, footer
@@ -191,7 +192,7 @@ class QuorateDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._settings = Settings.read(options)
+        self._options = options
 
     @classmethod
     def name(cls) -> str:
@@ -204,11 +205,20 @@ class QuorateDataSource(DataSource):
 
     def reader(self, schema: StructType) -> "Reader":
         """Return what reads the files that there are now."""
-        return Reader(self._settings, column_names(schema))
+        return Reader(Settings.read(self._options), column_names(schema))
 
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
         """Return what reads files as they appear."""
-        return StreamReader(self._settings, column_names(schema))
+        return StreamReader(Settings.read(self._options), column_names(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+        """Return what sends the rows of a DataFrame."""
+        return Writer(self._options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        """Return what sends the rows of a stream. It never overwrites, whatever the mode of the query."""
+        del overwrite
+        return StreamWriter(self._options, schema)
 
 
 def column_names(schema: StructType) -> list[str]:

@@ -33,7 +33,7 @@ ARROWS: dict[str, set[str]] = {
     "client": {"agents"},
     "messaging": {"agents", "client", "server.admin", "server.cli", "server.config"},
     "services": {"agents", "client", "hachannel.transport"},
-    "replay": {"agents", "engine"},
+    "replay": {"agents", "client.blocking", "client.errors", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns, and one record of what was
     # removed. A client that connects to a network port gets an answer in its own protocol. A program that
     # starts servers connects to them. Clients and threads of a process find its replica.
@@ -114,6 +114,7 @@ PURE = (
     "client/session.py",
     "client/states.py",
     "server/node/",
+    "replay/intake.py",
     "replay/schema.py",
 )
 IMPURE_ALLOWED = {
