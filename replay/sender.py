@@ -3,6 +3,7 @@
 `quorate.replay.intake` is the other side.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, Final
@@ -25,9 +26,7 @@ from .intake import (
     PartTaken,
     Row,
     TakeRows,
-    add_digest,
     chained,
-    row_digest,
 )
 
 __all__ = ["Target", "chunks", "end_job", "send_part"]
@@ -35,6 +34,8 @@ __all__ = ["Target", "chunks", "end_job", "send_part"]
 WINDOW: Final = 4
 """Chunks that are sent before it is waited for the cluster to have them. All of them may be one entry of the
 log, and so one turn of the engine, which is bounded."""
+DIGEST: Final = 16
+"""Bytes of the hash of a row."""
 
 
 @attrs.frozen
@@ -87,18 +88,35 @@ def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield found
 
 
+def row_digest(row: Row) -> int:
+    """Return the hash of one row, a number. Those of a job are added: their order does not matter."""
+    to, name, payload = row
+    hasher = hashlib.blake2b(msgspec.msgpack.encode((to, name)), digest_size=DIGEST)
+    hasher.update(payload)
+    return int.from_bytes(hasher.digest(), "big")
+
+
 @attrs.define
 class PartCount:
-    """What a part of a job has: the number of its rows, and the sum of their digests."""
+    """What a part of a job has: the number of its rows, and the sum of their hashes."""
 
     rows: int = 0
-    digest: bytes = b""
+    digest: bytes = bytes(DIGEST)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Count rows."""
-        rows = list(rows)
-        self.rows += len(rows)
-        self.digest = add_digest(self.digest, sum(map(row_digest, rows)))
+        for row in rows:
+            self.rows += 1
+            self._add(row_digest(row))
+
+    def join(self, other: "PartCount") -> None:
+        """Count the rows of another part."""
+        self.rows += other.rows
+        self._add(int.from_bytes(other.digest, "big"))
+
+    def _add(self, digest: int) -> None:
+        total = (int.from_bytes(self.digest, "big") + digest) % (1 << 8 * DIGEST)
+        self.digest = total.to_bytes(DIGEST, "big")
 
 
 def send_part(target: Target, part: int, rows: Iterable[Row]) -> PartCount:
@@ -195,9 +213,8 @@ def end_job(target: Target, counts: Iterable[PartCount]) -> JobEnded:
     """
     whole = PartCount()
     for count in counts:
-        whole.rows += count.rows
-        whole.digest = add_digest(whole.digest, int.from_bytes(count.digest, "big"))
-    note = EndJob(target.job, whole.rows, add_digest(whole.digest, 0))
+        whole.join(count)
+    note = EndJob(target.job, whole.rows, whole.digest)
     try:
         with target.open() as connection:
             ended: JobEnded = connection.request(target.intake, note, reply=JobEnded)

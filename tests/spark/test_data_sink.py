@@ -143,7 +143,7 @@ def test_other_rows_under_the_name_of_a_job_are_refused(spark: Any, servers: Ser
     assert adders.sum().count == sent
     # A job that has ended takes no other rows under its name, either.
     adders.writer(numbers(spark, 10, 1), job="ended").save()
-    with pytest.raises(Exception, match="the job 'ended' had 10 rows, and not these 11"):
+    with pytest.raises(Exception, match="the job 'ended' had other rows, 10, than these 11"):
         adders.writer(numbers(spark, 11, 1), job="ended").save()
     assert adders.sum().count == sent + 10
 

@@ -112,9 +112,8 @@ class Attempt:
 def ending(*attempts: Attempt, job: str = "job") -> EndJob:
     whole = PartCount()
     for each in attempts:
-        whole.rows += each.count.rows
-        whole.digest = intake.add_digest(whole.digest, int.from_bytes(each.count.digest, "big"))
-    return EndJob(job, whole.rows, intake.add_digest(whole.digest, 0))
+        whole.join(each.count)
+    return EndJob(job, whole.rows, whole.digest)
 
 
 def rows(*numbers: int) -> list[Row]:
@@ -164,7 +163,9 @@ def test_what_is_late_of_a_job_that_has_ended_changes_nothing() -> None:
     late.run()
     assert Attempt(world, rows(*range(6))).taken.ended
     assert world.shelf == list(range(6))
-    assert "had 6 rows, and not these 3" in world.refusal(ending(Attempt(World(), rows(1, 2, 3)).run()))
+    other = ending(Attempt(World(), rows(*range(1, 7))).run())
+    assert "had other rows, 6, than these 6" in world.refusal(other)
+    assert "had other rows, 6, than these 3" in world.refusal(ending(Attempt(World(), rows(1, 2, 3)).run()))
 
 
 def test_rows_that_their_agents_refuse_are_counted_with_the_first_reason() -> None:
