@@ -6,6 +6,7 @@ up their lengths. Rerun is set against the engine itself, which processes the sa
 process, without replicas and without a trace. The start of Spark is shown, and part of nothing else.
 
     .venv/bin/python benchmarks/replay.py [--rows 100000 1000000] [--engines local spark] [--rounds 3]
+                                        [--master spark://HOST:7077]
 """
 
 import argparse
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import attrs
 
@@ -146,21 +148,31 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", default=["local", "spark"], choices=["local", "spark"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--master", help="a cluster of Spark, which sees the same directories")
     options = parser.parse_args()
     for rows in options.rows:
         with tempfile.TemporaryDirectory(prefix="quorate-bench-") as place:
-            rate = write_traces(Path(place), rows)
+            rate = write_traces(Path(place) / "data", rows)
+            code = Path(place) / "code.zip"
+            with ZipFile(code, "w") as archive:
+                archive.write(__file__, "benchmarks/replay.py")
             print(f"{rows:,} rows of {REPLICAS} replicas")
             for engine in options.engines:
                 began = time.perf_counter()
                 session: Any = (
                     local_session(cores=options.cores, memory="2g")
                     if engine == "local"
-                    else spark_session("benchmark", cores=options.cores, memory="2g")
+                    else spark_session(
+                        "benchmark",
+                        cores=options.cores,
+                        memory="2g",
+                        master=options.master,
+                        py_files=[str(code)] if options.master else [],
+                    )
                 )
                 print(f"  {queries_of(session).name} started in {time.perf_counter() - began:.1f} s")
                 with session:
-                    measure(engine, session, Path(place), options.rounds, rate, options.cores)
+                    measure(engine, session, Path(place) / "data", options.rounds, rate, options.cores)
 
 
 if __name__ == "__main__":

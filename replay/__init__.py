@@ -32,6 +32,7 @@ from .rerun_job import rerun, state_at
 from .session import register_source, spark_session
 from .totals import reactions, totals
 from .verification import verify
+from .workload import WorkloadReport, workload
 
 __all__ = [
     "Account",
@@ -72,6 +73,7 @@ __all__ = [
     "SparkMissing",
     "Totals",
     "TypeLatency",
+    "WorkloadReport",
     "bisect",
     "chain",
     "exactly_once",
@@ -91,4 +93,5 @@ __all__ = [
     "state_at",
     "totals",
     "verify",
+    "workload",
 ]

@@ -53,8 +53,10 @@ from .tables import (
     slowest_page,
     totals_page,
     verify_page,
+    workload_page,
 )
 from .totals import totals
+from .workload import MAX_ROWS, workload
 
 __all__ = ["command"]
 
@@ -311,6 +313,31 @@ def garbage_command(ctx: click.Context, options: Options, idle_s: float, top: in
     with opened(options) as job:
         found = garbage(job.session, job.trace, idle_s=idle_s, top=top, report=job.report, progress=job.step)
     finish(ctx, options, job, garbage_page(found), attrs.asdict(found), doubts=True)
+
+
+@command.command("workload", epilog=EXITS)
+@job_options
+@click.option(
+    "--out",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="Where the load is written, as Parquet.",
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=MAX_ROWS,
+    show_default=True,
+    help="How many notifications it has at most; later ones are left out.",
+)
+@click.pass_context
+def workload_command(ctx: click.Context, options: Options, target: Path, rows: int) -> None:
+    """Write the load that servers had to a file, without names and contents, for `quorate bench`."""
+    with opened(options) as job:
+        found = workload(job.session, job.trace, target, rows=rows, report=job.report, progress=job.step)
+    finish(ctx, options, job, workload_page(found, target), attrs.asdict(found), doubts=True)
 
 
 @command.command("monitor")

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import attrs
@@ -17,6 +18,7 @@ from .order import OrderReport
 from .page import Bad, Good, Grid, Page, Plot, seconds
 from .regression import BisectReport, RegressionReport
 from .reports import AgentResult, Report, RerunReport, ServerReport, Span, Totals, spans
+from .workload import WorkloadReport
 
 __all__ = [
     "as_json",
@@ -32,6 +34,7 @@ __all__ = [
     "slowest_page",
     "totals_page",
     "verify_page",
+    "workload_page",
 ]
 
 MAX_VALUE = 120
@@ -382,6 +385,24 @@ def slowest_page(found: SlowestReport) -> Page:
     )
     grids = [Grid(columns, paths), Grid(titles, types, caption=f"{found.seconds:.1f} s")]
     return Page("Slowest chains", grids, [plot])
+
+
+def workload_page(found: WorkloadReport, target: Path) -> Page:
+    """Return the page of `workload`."""
+    rows = [
+        ("notifications from clients and timers", found.chains),
+        ("notifications to agents", found.reactions),
+        ("the most that one of them caused", found.largest - 1),
+        ("agents", found.agents),
+        ("clients", found.connections),
+        ("types of notifications", found.types),
+        ("servers", found.servers),
+        ("bytes of payloads", found.bytes),
+        ("seconds", f"{found.span_s:,.3f}"),
+    ]
+    notes = [f"{found.left_out:,} later notifications are left out: see --rows"] if found.left_out else []
+    caption = f"{target}, {found.seconds:.1f} s"
+    return Page("Workload", [Grid(("", "in the load"), rows, caption=caption)], notes=notes)
 
 
 def show_page(result: AgentResult, doubts: Sequence[str]) -> Page:

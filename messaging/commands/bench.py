@@ -1,7 +1,6 @@
 """`quorate bench`: load on a queue or topic, from producers and consumers in one process."""
 
 import contextlib
-import math
 import random
 import threading
 import time
@@ -20,39 +19,19 @@ from ...server.cli.terminal import console
 from ..client.blocking import Consumer, Session
 from ..client.destinations import Destination, Queue, Topic
 from ..client.session_base import Ack
+from .driving import Drive
+from .latencies import Counts, LoadRun, draw, percentile_ms
 
 __all__ = ["bench"]
 
-MAX_SAMPLES: Final = 200_000
-"""Latencies that are kept; of more, a random choice of that size."""
+MAX_SHOWN: Final = 50_000
+"""While so many messages were received, the median is shown as the load runs."""
 HEAD_BYTES: Final = 24
 """At the begin of each body: the run, the time of sending, and zeros."""
 CONFIRM_S: Final = 60.0
 QUIET_S: Final = 2.0
 """After the producers have ended, consumers wait so long for one more message."""
 _MODES: Final = ["auto", "client", "dups-ok", "individual", "transacted"]
-
-
-@attrs.define
-class Counts:
-    """What has happened so far; each thread has its own."""
-
-    sent: int = 0
-    received: int = 0
-    other: int = 0
-    """Messages that another program had sent."""
-    samples: list[int] = attrs.field(factory=list[int])
-    """Latencies in nanoseconds."""
-
-    def add(self, latency_ns: int) -> None:
-        """Count a message that was received."""
-        self.received += 1
-        if len(self.samples) < MAX_SAMPLES:
-            self.samples.append(latency_ns)
-        else:
-            place = random.randrange(self.received)
-            if place < MAX_SAMPLES:
-                self.samples[place] = latency_ns
 
 
 @attrs.frozen
@@ -200,13 +179,6 @@ class Run:
                 session.commit()
 
 
-def percentile_ms(latencies_ns: list[int], percent: float) -> float:
-    """Return a percentile of sorted latencies in milliseconds, NaN if there are none."""
-    if not latencies_ns:
-        return math.nan
-    return latencies_ns[min(len(latencies_ns) - 1, int(len(latencies_ns) * percent / 100))] / 1e6
-
-
 @click.command(epilog="Exit status: 0, or 1 if a server could not be reached or refused something.")
 @click.argument("url", metavar="quorate://HOST:PORT,...")
 @click.option("--user", default="root", show_default=True, help="The user.")
@@ -215,6 +187,25 @@ def percentile_ms(latencies_ns: list[int], percent: float) -> float:
 )
 @click.option("--queue", metavar="NAME", help="The queue that is used.")
 @click.option("--topic", metavar="NAME", help="The topic that is used, instead of a queue.")
+@click.option(
+    "--workload",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Instead: the recorded load in this file, of `quorate replay workload`.",
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="Of a recorded load: how many times as fast; 0: as fast as it can.",
+)
+@click.option(
+    "--on",
+    "servers",
+    metavar="SERVER",
+    multiple=True,
+    help="Of a recorded load: where its first server is, its second, and so on. Default: the one at the URL.",
+)
 @click.option("--producers", type=click.IntRange(0, 1000), default=1, show_default=True, help="How many.")
 @click.option("--consumers", type=click.IntRange(0, 1000), default=1, show_default=True, help="How many.")
 @click.option("--seconds", type=click.FloatRange(0.1), default=10.0, show_default=True, help="How long.")
@@ -240,6 +231,9 @@ def bench(
     password: str,
     queue: str | None,
     topic: str | None,
+    workload: Path | None,
+    speed: float,
+    servers: tuple[str, ...],
     producers: int,
     consumers: int,
     seconds: float,
@@ -254,20 +248,26 @@ def bench(
 ) -> None:
     """Put load on a queue or topic: show how many messages a second it takes, and how long each is under way.
 
-    Messages of other programs that the consumers get are taken, too: use a queue of its own.
+    Messages of other programs that the consumers get are taken, too: use a queue of its own. A recorded load
+    is put on agents that stand for those of the recording, and are deleted at the end; the user must be an
+    administrator of their servers.
     """
-    if (queue is None) == (topic is None):
-        raise click.UsageError("Give --queue NAME or --topic NAME.")
+    if [queue, topic, workload].count(None) != 2:
+        raise click.UsageError("Give --queue NAME, --topic NAME or --workload FILE.")
     if not producers and not consumers:
         raise click.UsageError("Without --producers and --consumers there is nothing to do.")
-    destination = Queue(queue) if queue is not None else Topic(topic or "")
 
     def open_connection() -> Connection:
         return connect(url, user=user, password=password)
 
-    each = rate / producers if producers else 0.0
-    load = Load(open_connection, destination, seconds, size, each, window, ack, batch, not non_persistent)
-    run = Run(load, producers, consumers)
+    run: Run | Drive
+    if workload is not None:
+        run, quiet_s = Drive(workload, open_connection, speed, servers), 0.0
+    else:
+        each = rate / producers if producers else 0.0
+        destination = Queue(queue) if queue is not None else Topic(topic or "")
+        load = Load(open_connection, destination, seconds, size, each, window, ack, batch, not non_persistent)
+        run, quiet_s = Run(load, producers, consumers), QUIET_S if consumers else 0.0
     if as_json:
         took_s = run.go(lambda _: None)
     else:
@@ -276,21 +276,22 @@ def bench(
     if run.failures:
         raise CommandError(f"{run.failures[0]}")
     latencies = run.latencies_ns()
-    busy_s = max(min(took_s, seconds), 0.001)
+    busy_s = max(took_s if workload is not None else min(took_s, seconds), 0.001)
     result: dict[str, Any] = {
         "sent": run.sent,
         "received": run.received,
         "sent_per_s": round(run.sent / busy_s, 1),
-        "received_per_s": round(run.received / max(took_s - (QUIET_S if consumers else 0), busy_s), 1),
+        "received_per_s": round(run.received / max(took_s - quiet_s, busy_s), 1),
         "latency_ms": {
             str(percent): round(percentile_ms(latencies, percent), 3) for percent in (50, 90, 99, 99.9, 100)
         }
         if latencies
         else {},
         "other": sum([each.other for each in run.counts]),
+        **({"late_ms": round(run.late_ns / 1e6, 3)} if isinstance(run, Drive) else {}),
     }
     if plot is not None:
-        _draw(run, latencies, plot)
+        draw(run, latencies, plot)
     if as_json:
         click.echo(json_text(result))
         return
@@ -299,15 +300,17 @@ def bench(
     if latencies:
         shown = "  ".join(f"p{percent} {value:g} ms" for percent, value in result["latency_ms"].items())
         click.echo(f"latency   {shown.replace('p100', 'max')}")
+    if "late_ms" in result and speed:
+        click.echo(f"late      {result['late_ms']:g} ms: how far sending fell behind the recording at most")
     if result["other"]:
         click.echo(f"{result['other']} messages of other programs were taken, too.", err=True)
 
 
-def _progress(run: Run, now_s: float) -> Table:
+def _progress(run: LoadRun, now_s: float) -> Table:
     table = Table.grid(padding=(0, 2))
     before = next((each for each in reversed(run.series) if each[0] <= now_s - 1), (0.0, 0, 0))
     span_s = max(now_s - before[0], 0.1)
-    latencies = run.latencies_ns() if run.received < MAX_SAMPLES // 4 else []
+    latencies = run.latencies_ns() if run.received < MAX_SHOWN else []
     p50 = f"p50 {percentile_ms(latencies, 50):.2f} ms" if latencies else ""
     table.add_row(
         f"{now_s:.0f} s",
@@ -316,33 +319,3 @@ def _progress(run: Run, now_s: float) -> Table:
         p50,
     )
     return table
-
-
-def _draw(run: Run, latencies_ns: list[int], path: Path) -> None:
-    """Draw rates over time, and the distribution of latencies."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise CommandError("A plot needs matplotlib: pip install 'quorate[replay]'.") from None
-    figure: Any = Figure(figsize=(9, 4), layout="constrained")
-    rates, spread = figure.subplots(1, 2)
-    times = [each[0] for each in run.series]
-    for name, place in (("sent", 1), ("received", 2)):
-        values = [0, *(each[place] for each in run.series)]
-        steps = [0.0, *times]
-        points = range(1, len(steps))
-        rates.plot(
-            times,
-            [(values[at] - values[at - 1]) / max(steps[at] - steps[at - 1], 1e-3) for at in points],
-            label=name,
-        )
-    rates.set(xlabel="seconds", ylabel="messages a second", ylim=(0, None))
-    rates.legend()
-    if latencies_ns:
-        percents = [each / 10 for each in range(1000)]
-        spread.plot(percents, [percentile_ms(latencies_ns, each) for each in percents])
-        spread.set(xlabel="percent of the messages", ylabel="at most so many milliseconds", yscale="log")
-    try:
-        figure.savefig(path)
-    except (OSError, ValueError) as error:
-        raise CommandError(f"{path} cannot be written: {error}.") from error

@@ -31,7 +31,11 @@ ARROWS: dict[str, set[str]] = {
     "hachannel": set(),
     "engine": {"agents"},
     "client": {"agents"},
-    "messaging": {"agents", "client", "server.admin", "server.cli", "server.config"},
+    "messaging": {
+        *("agents", "client", "server.admin", "server.cli", "server.config"),
+        # `quorate bench` puts a recorded load on a server.
+        *("replay.errors", "replay.stand_in", "replay.workload"),
+    },
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "client.blocking", "client.errors", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns, and one record of what was
@@ -116,6 +120,7 @@ PURE = (
     "server/node/",
     "replay/intake.py",
     "replay/schema.py",
+    "replay/stand_in.py",
 )
 IMPURE_ALLOWED = {
     "agents/context.py": {"random"},  # random.Random, seeded by the position of the reaction

@@ -32,6 +32,19 @@ class Station(Agent):
             ctx.send(note.way[0], Tour(note.way[1:]))
 
 
+@attrs.frozen
+class Look(Notification):
+    times: int
+
+
+@attrs.define
+class Mirror(Agent):
+    @reacts
+    def look(self, ctx: Context, note: Look) -> None:
+        for _ in range(note.times):
+            ctx.send(ctx.sender, note)
+
+
 @attrs.define
 class Restless(Agent):
     @reacts
@@ -81,7 +94,8 @@ class World:
             source, target = target, source
 
     def client(self) -> "Client":
-        """Let a client connect to s0."""
+        """Let a client connect to s0, which has a mirror then."""
+        self.near.deploy(Mirror, name="mirror")
         manager = connection_manager(0)
         create = Create(agent_spec(ConnectionManagerAgent).location, id=manager)
         self.near.send(factory(0), create)
@@ -103,8 +117,14 @@ class Client:
 
     def send(self, first: int, *to: str) -> None:
         """Send notifications, the first of which has a number."""
-        tour = Tour([])
-        notes = [ClientNote(each, tour.type_name, encode(tour)) for each in to]
+        self._send(first, *((each, Tour([])) for each in to))
+
+    def ask(self, number: int, to: str, times: int) -> None:
+        """Send one notification to a mirror, which answers it several times."""
+        self._send(number, (to, Look(times)))
+
+    def _send(self, first: int, *sent: tuple[str, Notification]) -> None:
+        notes = [ClientNote(to, note.type_name, encode(note)) for to, note in sent]
         payload = msgspec.msgpack.encode(ClientInput(0, first, notes))
         self.server.post(Note(self.proxy, outside(0), CLIENT_INPUT, payload, 0))
 
