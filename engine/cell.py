@@ -31,6 +31,7 @@ __all__ = [
     "Ran",
     "Reacted",
     "Resolve",
+    "Snapshot",
     "Unfit",
     "Unhandled",
     "Unstorable",
@@ -43,6 +44,8 @@ Resolve = Callable[[str | int], int]
 
 SMALL_BYTES: Final = 2048
 """A state up to this size is saved after every reaction."""
+SNAPSHOT_EVERY: Final = 64
+"""Reactions of an agent with a small state between two of its snapshots in the trace."""
 _FRAMES_TO_METHOD: Final = 2
 """Calls from `Cell._rerun` to a method of an agent: _run, method."""
 _FRAMES_TO_LOAD: Final = 1
@@ -101,6 +104,20 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
     """Reactions that `state` lacks: not empty only if the state after them cannot be stored."""
     location: str = ""
     """``module:Class``, from which the class is imported; "" if that is what `cls` says."""
+
+
+class Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    """An agent after a reaction, as the trace has it now and then."""
+
+    location: str
+    """``module:Class``."""
+    name: str
+    """Its name, "" if it has none."""
+    state: bytes
+    """Its attributes, as `AgentSpec.save` writes them."""
+
+
+_snapshots: Final = msgspec.msgpack.Encoder()
 
 
 class Reacted(NamedTuple):
@@ -367,6 +384,17 @@ class Cell:
         """The state that the last reaction saved; empty if it saved none, or if the bytes may differ between
         replicas, as the order of sets does."""
         return b"" if self._since or self.spec.has_sets else self._saved
+
+    def snapshot(self) -> bytes:
+        """Return what the trace keeps of the agent after the last reaction, by `Snapshot`; mostly nothing.
+
+        Of a small state it is every `SNAPSHOT_EVERY`-th one, of a larger one each that is saved: so snapshots
+        cost no more than the notifications. Agents with rows or sets have none.
+        """
+        saved = self.just_saved
+        if not saved or self.spec.rows or (len(saved) <= SMALL_BYTES and self.reactions % SNAPSHOT_EVERY):
+            return b""
+        return _snapshots.encode(Snapshot(self.spec.location, self.name or "", saved))
 
     @property
     def saved_bytes(self) -> int:

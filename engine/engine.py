@@ -353,6 +353,7 @@ class Engine(InputCheck):
                 outputs=outputs,
                 stamp=stamp,
                 saved=saved,
+                state=cell.snapshot(),
                 requests=encode_requests(outcome) if self.traces_requests else b"",
                 duration_ns=0 if clock_ns is None else clock_ns() - began_ns,
             )

@@ -39,7 +39,8 @@ class Reaction(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     """For ``create``: the agent's name."""
     state: bytes = b""
-    """For ``create``: the agent's attributes, as `AgentSpec.save` writes them."""
+    """For ``create``: the agent's attributes, as `AgentSpec.save` writes them. For ``react``: now and then
+    the agent after the reaction, a `Snapshot`."""
     cause: int = 0
     """`Note.cause`: the position, on the sender's server, of the reaction that has sent the notification;
     negative if that reaction has set a timer, which is this; 0 if it came from outside."""

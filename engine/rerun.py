@@ -28,7 +28,7 @@ class Rerun:
         load: Callable[[str], AgentSpec] = load_class,
         location: str = "",
     ) -> None:
-        """Begin with the state of the ``create`` record.
+        """Begin with the state of the ``create`` record, or with that of a `Snapshot`.
 
         `cls` is the name of the class, `location` the ``module:Class`` it was created from, "" if `cls` is.
         A state of a former version is upgraded.
@@ -90,6 +90,10 @@ class Rerun:
         if former.name in spec.former:
             state = upgraded(spec, former.name, state)
         self._cell.replace(spec, state, spec.load(state))
+
+    def has_name(self, cls: str) -> bool:
+        """Return whether states of this class, by its name, are those of the agent as it is now."""
+        return self._cell.spec.name == cls
 
     def state(self) -> bytes:
         """Return the present state as a MessagePack map."""

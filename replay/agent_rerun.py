@@ -11,6 +11,7 @@ import msgspec
 from ..agents import Agent, AgentError, AgentId, Create, agent_spec, decode
 from ..agents.notification import UNREADABLE
 from ..engine import Rerun
+from ..engine.cell import Snapshot
 from ..engine.current_reaction import Skipped
 from ..engine.error_text import described, summary
 from ..engine.routing import Routing
@@ -84,6 +85,8 @@ class AgentRerun:
         self._diverged: int | None = None
         self._difference = ""
         self._skipped = ""
+        self._begins: int | None = None
+        self._missed = 0
         self._error = ""
         """The recorded error of the row that is run again."""
         self._configured: Mapping[str, int] | None = None
@@ -115,16 +118,29 @@ class AgentRerun:
     def _create(self, record: Record) -> None:
         self._deleted = False
         try:
-            identity = parse(record.agent)
-            name, place = record.name or None, location(record)
-            self._rerun = Rerun(identity, record.cls, record.state, name, self._resolve, location=place)
-            self._look(self._rerun, record.position)
+            self._make(record, Snapshot(location(record), record.name, record.state))
         except AgentError as error:
             self._skipped = str(error)
         except UNREADABLE as error:
             self._skipped = f"the row of its creation cannot be read: {error}"
         except ValueError as error:
             self._skipped = f"the state it was created with does not fit its class: {error}"
+
+    def _begin(self, record: Record) -> None:
+        """Begin with the snapshot of a row: the agent was created before the first one."""
+        self._begins = record.position
+        try:
+            self._make(record, snapshot(record))
+        except AgentError as error:
+            self._skipped = str(error)
+        except (*UNREADABLE, ValueError) as error:
+            self._skipped = f"its snapshot at {record.position} cannot be read: {error}"
+
+    def _make(self, record: Record, found: Snapshot) -> None:
+        place = "" if ":" in record.cls else found.location
+        name = found.name or None
+        self._rerun = Rerun(parse(record.agent), record.cls, found.state, name, self._resolve, location=place)
+        self._look(self._rerun, record.position)
 
     def _switch(self, rerun: Rerun, record: Record) -> None:
         """Upgrade the agent, as the server did when it switched to a later version of its class."""
@@ -135,7 +151,9 @@ class AgentRerun:
 
     def _react(self, record: Record) -> None:
         if self._rerun is None:
-            self._skipped = "it was created before the trace begins"
+            self._missed += 1
+            if record.state:
+                self._begin(record)
             return
         if record.error == _SKIPPED_ERROR:
             # It would perhaps never end, and it changed nothing.
@@ -164,6 +182,7 @@ class AgentRerun:
         self._errors += bool(record.error)
         self._look(self._rerun, record.position)
         if outputs == record.outputs and error == record.error:
+            self._compare(self._rerun, record)
             return
         self._different += 1
         if self._unknown and self._diverged is None:
@@ -174,6 +193,20 @@ class AgentRerun:
         elif self._diverged is None:
             self._diverged = record.position
             self._difference = difference(record, error, self._rerun.requests())
+
+    def _compare(self, rerun: Rerun, record: Record) -> None:
+        """Compare the state with the snapshot of a row, if it has one: attributes that both have."""
+        if not record.state or record.error or not rerun.has_name(record.cls):
+            return
+        ours, theirs = (msgspec.msgpack.decode(each) for each in (rerun.state(), snapshot(record).state))
+        for name, traced in theirs.items():
+            if name in ours and ours[name] != traced:
+                self._different += 1
+                if self._diverged is None:
+                    self._diverged = record.position
+                    mine, then = (readable([each]) for each in (ours[name], traced))
+                    self._difference = f"after {record.type}, {name} is {mine}; the trace has: {then}"
+                return
 
     def _look(self, rerun: Rerun, position: int) -> None:
         """Look whether the condition holds for the first time."""
@@ -205,6 +238,8 @@ class AgentRerun:
 
     def result(self) -> dict[str, Any]:
         """Return the fields of `AgentResult`, with the state as JSON text."""
+        if self._rerun is None and self._missed:
+            self._skipped = "it was created before the trace begins, which has no snapshot of it"
         return {
             "server": self._server,
             "agent": self._agent,
@@ -223,12 +258,18 @@ class AgentRerun:
             "breached": self._breached,
             "breach": self._breach,
             "looked": self._looked,
+            "begins": self._begins,
         }
 
     def _state(self) -> str | None:
         if self._rerun is None or self._deleted or self._skipped:
             return None
         return msgspec.json.encode(plain(msgspec.msgpack.decode(self._rerun.state()))).decode()
+
+
+def snapshot(record: Record) -> Snapshot:
+    """Return the snapshot of a row. Raises one of UNREADABLE."""
+    return msgspec.msgpack.decode(record.state, type=Snapshot)
 
 
 def location(record: Record) -> str:

@@ -260,7 +260,7 @@ def breach(job: Job, result: AgentResult, code: Sequence[str]) -> Breach:
         next(
             (
                 each.state
-                for each in run_again(job, Selection(result.agent, place, code))
+                for each in run_again(job, Selection(result.agent, place, code=code))
                 if each.server == result.server
             ),
             None,

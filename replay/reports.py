@@ -279,7 +279,7 @@ class AgentResult:
     """The final state as JSON values; None when deleted or not known."""
     deleted: bool = False
     diverged: int | None = None
-    """The first position whose outputs differ from the recorded ones."""
+    """The first position whose outputs, or state in a snapshot, differ from the recorded ones."""
     skipped: str = ""
     """One sentence: why the agent was not run again; "" if it was."""
     omitted: int = 0
@@ -294,6 +294,8 @@ class AgentResult:
     """Why the condition could not be evaluated there; "" if it could."""
     looked: bool = False
     """Whether a condition was given that says something of this agent."""
+    begins: int | None = None
+    """The position of the snapshot with which the rerun began; None: it began with the agent's creation."""
 
 
 @attrs.frozen
@@ -331,7 +333,17 @@ class RerunReport:
         """A sentence per agent of which reactions were not run again without a fault, or if there is none."""
         if not self.agents:
             return ["no agent reacted, so none was run again"]
-        return [
+        middle = [agent for agent in self.agents if agent.begins is not None and not agent.skipped]
+        begun = (
+            [
+                f"{middle[0].server}: agent {middle[0].agent} ({middle[0].cls}) was created before the trace "
+                f"begins, and run again from its snapshot at {middle[0].begins}"
+                + (f"; so were {len(middle) - 1} others" if len(middle) > 1 else "")
+            ]
+            if middle
+            else []
+        )
+        return begun + [
             f"{agent.server}: agent {agent.agent} ({agent.cls}): the administrator skipped {agent.omitted} "
             "of its reactions, so they were not run again"
             for agent in self.agents

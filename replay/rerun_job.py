@@ -24,7 +24,7 @@ __all__ = ["Selection", "rerun", "run_again", "state_at"]
 RESULT = (
     "server string, agent string, cls string, reactions bigint, errors bigint, omitted bigint, first bigint, "
     "last bigint, state string, deleted boolean, diverged bigint, skipped string, difference string, "
-    "different bigint, breached bigint, breach string, looked boolean"
+    "different bigint, breached bigint, breach string, looked boolean, begins bigint"
 )
 RESULTS_PER_BATCH = 1000
 
@@ -70,11 +70,25 @@ def state_at(
     job.step(f"running agent {agent} again")
     if at_ns is not None:
         position = position_at(job, agent, at_ns)
-    results = run_again(job, Selection(agent, position))
+    results = run_again(job, Selection(agent, position, last_snapshot(job, agent, position)))
     if not results:
         when = "" if position is None else f" up to position {position}"
         raise NoTrace(f"the trace does not know an agent {agent}{when}.")
     return results[0]
+
+
+SNAPSHOT = """
+SELECT max(position) AS position FROM {rows}
+WHERE agent = {agent} AND kind = 'react' AND error = '' AND octet_length(state) > 0 AND {condition}
+"""
+
+
+def last_snapshot(job: Job, agent: str, position: int | None) -> int:
+    """Return the last position up to another one at which the trace has a snapshot of an agent, or 0."""
+    literal = queries_of(job.session).literal(agent)
+    condition = "true" if position is None else f"position <= {position}"
+    (found,) = job.ask(SNAPSHOT, agent=literal, condition=condition)
+    return int(found["position"] or 0)
 
 
 UP_TO = """
@@ -115,6 +129,8 @@ class Selection:
     """Only this agent."""
     position: int | None = None
     """Only up to this position of the server."""
+    begin: int = 0
+    """Only from this position on, at which the trace has a snapshot of the agent."""
     code: Sequence[str] = ()
     """Directories in which modules are looked for first."""
     condition: str = ""
@@ -135,6 +151,8 @@ def run_again(job: Job, selection: Selection | None = None) -> list[AgentResult]
             query += f" AND agent = {queries.literal(selection.agent)}"
         if selection.position is not None:
             query += f" AND position <= {selection.position}"
+        if selection.begin:
+            query += f" AND position >= {selection.begin}"
         code = [os.path.abspath(place) for place in selection.code]
         worker = Worker(import_path(), names, configured(job.trace), code, selection.condition, selection.cls)
         found = queries.each_agent(query, worker, RESULT, apart=bool(code))
