@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..agents import Notification, known_type, read
+from ..agents.fields import field_names
 from ..agents.notification import UNREADABLE
 from .errors import ReplayError
 from .intake import JobEnded, Row
@@ -78,8 +79,21 @@ class Sink:
         """Yield the rows of batches of pyarrow. Raises ReplayError for one that is no such notification."""
         cls = None if self.kind is None else notification_class(self.kind)
         for batch in batches:
+            self._check_fields(batch.schema.names, cls)
             for values in batch.to_pylist():
                 yield self._row(values, cls)
+
+    def _check_fields(self, columns: Sequence[str], cls: type[Notification] | None) -> None:
+        """Raise ReplayError for columns that a class has no fields for: their values would be lost."""
+        addresses = {name for name, given in (("to", self.to), ("type", self.kind)) if given is None}
+        own = [name for name in columns if name not in addresses]
+        known = field_names(cls) if cls is not None and own != [_PAYLOAD] else None
+        if known is not None and not set(own) <= set(known):
+            lost = sorted(set(own) - set(known))
+            raise ReplayError(
+                f"{self.kind} has no field {', '.join(lost)}: drop that column; its fields are "
+                f"{', '.join(known) or 'none'}."
+            )
 
     def _row(self, values: dict[str, Any], cls: type[Notification] | None) -> Row:
         to = values.pop("to") if self.to is None else self.to

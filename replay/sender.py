@@ -228,6 +228,6 @@ def sentence(target: Target, error: QuorateClientError) -> str:
     if isinstance(error, ReactionError):
         return f"the job {target.job!r} is refused: {error}"
     return (
-        f"the job {target.job!r} could not be sent: {error} Send it again with the option job set to "
-        f"{target.job!r}: what was taken is not sent twice."
+        f"the job {target.job!r} could not be sent: {str(error).rstrip('.')}. Send it again with the option "
+        f"job set to {target.job!r}: what was taken is not sent twice."
     )
