@@ -39,7 +39,7 @@ class Meter(Agent):
     def counted(self, ctx: Context, note: Counted) -> None:
         self.total += note.by
 """
-TIMEOUT_S = 60
+TIMEOUT_S = 240
 
 
 def free_port() -> int:
