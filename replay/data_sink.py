@@ -1,6 +1,7 @@
 """Rows of a DataFrame as notifications: what ``frame.write.format("quorate")`` and ``writeStream`` do.
 
-Import it only where pyspark is installed.
+Options: ``url``, ``user``, ``password``, ``to``, ``type``, ``job``, ``refusals``, ``server`` and
+``timeoutSeconds``; docs/replay.md says what they mean. Import it only where pyspark is installed.
 """
 
 import importlib

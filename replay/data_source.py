@@ -188,6 +188,8 @@ class QuorateDataSource(DataSource):
     (default) or ``all``, which reads the rows of all of them, also beside holes; for a stream
     ``maxRowsPerTrigger``, ``startingPosition`` (``earliest`` or ``latest``) and ``gapSeconds``. Columns are
     those of the trace; a ``schema`` with fewer of them reads only those.
+
+    What is written goes to a running server: each row is a notification, see `quorate.replay.data_sink`.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
