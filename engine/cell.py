@@ -110,7 +110,7 @@ class Snapshot(msgspec.Struct, array_like=True, frozen=True):
     """An agent after a reaction, as the trace has it now and then."""
 
     location: str
-    """``module:Class``."""
+    """``module:Class``, from which the class is imported; "" if that is what the name of the class says."""
     name: str
     """Its name, "" if it has none."""
     state: bytes
@@ -385,16 +385,22 @@ class Cell:
         replicas, as the order of sets does."""
         return b"" if self._since or self.spec.has_sets else self._saved
 
-    def snapshot(self) -> bytes:
+    @property
+    def _location(self) -> str:
+        """``module:Class``, "" if the name of the class says it."""
+        return "" if self.spec.location == self.spec.name else self.spec.location
+
+    def snapshot(self, saved: bytes) -> bytes:
         """Return what the trace keeps of the agent after the last reaction, by `Snapshot`; mostly nothing.
+
+        saved: `just_saved`.
 
         Of a small state it is every `SNAPSHOT_EVERY`-th one, of a larger one each that is saved: so snapshots
         cost no more than the notifications. Agents with rows or sets have none.
         """
-        saved = self.just_saved
         if not saved or self.spec.rows or (len(saved) <= SMALL_BYTES and self.reactions % SNAPSHOT_EVERY):
             return b""
-        return _snapshots.encode(Snapshot(self.spec.location, self.name or "", saved))
+        return _snapshots.encode(Snapshot(self._location, self.name or "", saved))
 
     @property
     def saved_bytes(self) -> int:
@@ -430,7 +436,7 @@ class Cell:
             self._checked_bytes,
             self._since_bytes,
             since,
-            "" if self.spec.location == self.spec.name else self.spec.location,
+            self._location,
         )
         return stored, flaw
 

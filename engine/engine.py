@@ -341,6 +341,7 @@ class Engine(InputCheck):
             context, outputs, rows = reacted
             self._directory.touch(cell, self.applied)
             saved = cell.just_saved
+            snapshot = cell.snapshot(saved)
             if rows:
                 saved += self._write_rows(cell, rows)
             outcome = context.outcome
@@ -353,7 +354,7 @@ class Engine(InputCheck):
                 outputs=outputs,
                 stamp=stamp,
                 saved=saved,
-                state=cell.snapshot(),
+                state=snapshot,
                 requests=encode_requests(outcome) if self.traces_requests else b"",
                 duration_ns=0 if clock_ns is None else clock_ns() - began_ns,
             )

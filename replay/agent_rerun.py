@@ -137,9 +137,14 @@ class AgentRerun:
             self._skipped = f"its snapshot at {record.position} cannot be read: {error}"
 
     def _make(self, record: Record, found: Snapshot) -> None:
-        place = "" if ":" in record.cls else found.location
-        name = found.name or None
-        self._rerun = Rerun(parse(record.agent), record.cls, found.state, name, self._resolve, location=place)
+        self._rerun = Rerun(
+            parse(record.agent),
+            record.cls,
+            found.state,
+            found.name or None,
+            self._resolve,
+            location=found.location,
+        )
         self._look(self._rerun, record.position)
 
     def _switch(self, rerun: Rerun, record: Record) -> None:

@@ -26,6 +26,7 @@ from ..agents.notification import UNREADABLE
 from .errors import ReplayError
 from .intake import JobEnded, Row
 from .sender import PartCount, Target, end_job, send_part
+from .source_options import one_of
 
 __all__ = ["StreamWriter", "Writer"]
 
@@ -57,9 +58,7 @@ class Sink:
                 raise ReplayError(
                     f"the rows have no column {column!r}; make one, or set the option {column}."
                 )
-        refusals = str(options.get("refusals") or "error").lower()
-        if refusals not in ("error", "ignore"):
-            raise ReplayError(f"the option refusals is error or ignore, and not {refusals!r}.")
+        refusals = one_of(options, "refusals", ("error", "ignore"))
         try:
             timeout_s = float(options.get("timeoutSeconds") or 120)
         except ValueError:

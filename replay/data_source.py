@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from pyspark.sql.datasource import (
@@ -35,12 +35,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from .cover import FileSpan, Part, Piece, abreast, parts
-from .data_sink import StreamWriter, Writer
 from .discovery import FoundFiles, find_files
 from .errors import NoTrace, ReplayError
 from .files import Footer, checked_dataset, first_line, footer
 from .reports import spans
 from .schema import COLUMNS, ddl
+from .source_options import number, one_of
+
+if TYPE_CHECKING:
+    from .data_sink import StreamWriter, Writer
 
 __all__ = ["QuorateDataSource"]
 
@@ -95,26 +98,6 @@ class Settings:
             one_of(options, "replicas", ("merged", "all")) == "all",
             one_of(options, "startingPosition", ("earliest", "latest")) == "latest",
         )
-
-
-def one_of(options: Mapping[str, str], name: str, values: Sequence[str]) -> str:
-    """Return the value of an option that has few; the first one is the default."""
-    value = str(options.get(name) or values[0]).lower()
-    if value not in values:
-        raise ReplayError(f"the option {name} is {' or '.join(values)}, and not {value!r}.")
-    return value
-
-
-def number(options: Mapping[str, str], name: str, default: float) -> float:
-    """Return an option that is a number."""
-    value = options.get(name)
-    try:
-        found = default if value is None else float(value)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 2**53:
-        raise ReplayError(f"the option {name} is a number from 0, and not {value!r}.")
-    return found
 
 
 class Places:
@@ -213,12 +196,16 @@ class QuorateDataSource(DataSource):
         """Return what reads files as they appear."""
         return StreamReader(Settings.read(self._options), column_names(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> Writer:
+    def writer(self, schema: StructType, overwrite: bool) -> "Writer":
         """Return what sends the rows of a DataFrame."""
+        from .data_sink import Writer  # what reads needs no clients
+
         return Writer(self._options, schema, overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "StreamWriter":  # noqa: N802
         """Return what sends the rows of a stream. It never overwrites, whatever the mode of the query."""
+        from .data_sink import StreamWriter
+
         del overwrite
         return StreamWriter(self._options, schema)
 

@@ -6,12 +6,13 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import msgspec
 
 from ..agents import MAX_NOTIFICATION_BYTES, agent_spec
+from ..client.blocking import Connection, connect
 from ..client.errors import NotPermitted, QuorateClientError, ReactionError, UnknownAgentError
 from .errors import ReplayError
 from .intake import (
@@ -55,10 +56,8 @@ class Target:
         """The address of the intake."""
         return f"{INTAKE}@{self.server}" if self.server else INTAKE
 
-    def open(self) -> Any:
+    def open(self) -> Connection:
         """Return a connection. Raises QuorateClientError."""
-        from ..client.blocking import connect
-
         return connect(
             self.url,
             user=self.user,
@@ -136,7 +135,7 @@ def send_part(target: Target, part: int, rows: Iterable[Row]) -> PartCount:
 
 
 class _Sending:
-    def __init__(self, target: Target, part: int, connection: Any) -> None:
+    def __init__(self, target: Target, part: int, connection: Connection) -> None:
         self._target = target
         self._part = part
         self._connection = connection
@@ -194,7 +193,7 @@ class _Sending:
         )
 
 
-def make_intake(target: Target, connection: Any) -> None:
+def make_intake(target: Target, connection: Connection) -> None:
     """Make the intake of a server. Raises ReplayError if the user may not, or QuorateClientError."""
     try:
         connection.create(IntakeAgent, name=INTAKE, server=target.server or None, key=INTAKE)

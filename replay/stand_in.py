@@ -57,9 +57,7 @@ class StandIn(Agent, name="quorate.workload.stand-in"):
         client = note.client or ctx.sender
         for (server, agent, size, _), below in branches(note.steps):
             if agent:
-                to = stand_in_name(note.run, agent)
-                name = self.servers[server] if server < len(self.servers) else ""
-                to = f"{to}@{name}" if name else to
+                to = stand_in_name(note.run, agent, self.servers[server])
                 ctx.send(to, Load.of(note.run, note.sent_ns, client, below, size))
             else:
                 ctx.send(client, Done(note.sent_ns, bytes(max(0, size - HEAD_BYTES))))
@@ -76,6 +74,6 @@ def branches(steps: Sequence[Step]) -> Iterator[tuple[Step, list[Step]]]:
         at += step[3]
 
 
-def stand_in_name(run: str, agent: int) -> str:
-    """Return the name of an agent."""
-    return f"workload-{run}-{agent}"
+def stand_in_name(run: str, agent: int, server: str = "") -> str:
+    """Return the name of an agent, or its address if it is on another server."""
+    return f"workload-{run}-{agent}" + (f"@{server}" if server else "")

@@ -17,7 +17,7 @@ from .queries import Queries, Session, as_view
 from .reports import Report
 from .stand_in import Step
 
-__all__ = ["Chain", "Workload", "WorkloadReport", "read_workload", "workload"]
+__all__ = ["Chain", "Workload", "WorkloadReport", "workload"]
 
 MAX_ROWS: Final = 1_000_000
 FORMAT: Final = b"quorate.workload"
@@ -149,7 +149,8 @@ def write(table: Any, target: Path) -> None:
     """Write the rows of a workload. Raises ReplayError."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
-        parquet.write_table(table.replace_schema_metadata({FORMAT: VERSION}), target, compression="zstd")
+        marked = table.replace_schema_metadata({FORMAT: VERSION})
+        parquet.write_table(marked, target, compression="zstd", write_page_checksum=True)
     except OSError as error:
         raise ReplayError(f"{target} cannot be written: {first_line(error)}.") from error
 
@@ -219,11 +220,6 @@ class Workload:
             raise ReplayError(f"{self.path} cannot be read: {first_line(error)}.") from error
         if rows:
             yield assembled(rows)
-
-
-def read_workload(path: Path) -> Workload:
-    """Open a file that `workload` has written. Raises ReplayError."""
-    return Workload(path)
 
 
 def assembled(rows: list[dict[str, Any]]) -> Chain:

@@ -51,16 +51,13 @@ class Load:
     persistent: bool
 
 
-class Run:
+class Run(LoadRun):
     """Producers and consumers that run, each in a thread with a connection of its own."""
 
     def __init__(self, load: Load, producers: int, consumers: int) -> None:
+        super().__init__(producers + consumers)
         self._load = load
         self._id = random.randbytes(8)
-        self.counts = [Counts() for _ in range(producers + consumers)]
-        self.failures: list[BaseException] = []
-        self.series: list[tuple[float, int, int]] = []
-        """Seconds since the begin, messages sent and received until then."""
         self._ready = threading.Barrier(producers + consumers + 1)
         self._sent_all = threading.Event()
         self._produce = self.counts[:producers]
@@ -98,20 +95,6 @@ class Run:
                 self._sent_all.set()
         self._sent_all.set()
         return time.monotonic() - began
-
-    @property
-    def sent(self) -> int:
-        """Messages that were sent."""
-        return sum([each.sent for each in self.counts])
-
-    @property
-    def received(self) -> int:
-        """Messages of this run that were received."""
-        return sum([each.received for each in self.counts])
-
-    def latencies_ns(self) -> list[int]:
-        """Return the latencies that were kept, sorted."""
-        return sorted(sample for each in self.counts for sample in each.samples)
 
     def _session(self, connection: Connection) -> Session:
         mode = self._load.mode

@@ -13,9 +13,9 @@ from ...agents import ExceptionNotification, UnknownAgent
 from ...client import Connection, NotPermitted, QuorateClientError, Received
 from ...replay.errors import ReplayError
 from ...replay.stand_in import Done, Load, StandIn, stand_in_name
-from ...replay.workload import Chain, Workload, read_workload
+from ...replay.workload import Chain, Workload
 from ...server.cli.common import CommandError
-from .latencies import Counts
+from .latencies import Counts, LoadRun
 
 __all__ = ["Drive"]
 
@@ -26,7 +26,7 @@ QUIET_S: Final = 30.0
 """When nothing has come back for so long, what is missing does not come any more."""
 
 
-class Drive:
+class Drive(LoadRun):
     """A recorded load that is sent again, at the times of the recording."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Drive:
         if find_spec("pyarrow") is None:
             raise CommandError("A recorded load needs pyarrow: pip install 'quorate[replay]'.")
         try:
-            self._workload: Workload = read_workload(path)
+            self._workload = Workload(path)
         except ReplayError as error:
             raise CommandError(str(error)) from error
         if len(self._workload.agents) > MAX_AGENTS:
@@ -56,27 +56,11 @@ class Drive:
         self._homes = dict(zip(numbers, servers or [""] * len(numbers), strict=True))
         """By the number of a server in the file, the name of the one that stands for it."""
         self._run = secrets.token_hex(4)
-        self.failures: list[BaseException] = []
-        self.series: list[tuple[float, int, int]] = []
-        self.counts = [Counts() for _ in range(max(1, min(MAX_CONNECTIONS, self._workload.connections)))]
+        super().__init__(max(1, min(MAX_CONNECTIONS, self._workload.connections)))
         self.late_ns = 0
         """How far sending fell behind the times of the recording at most."""
         self._expected = 0
         self._last = 0.0
-
-    @property
-    def sent(self) -> int:
-        """Notifications that were sent."""
-        return sum([each.sent for each in self.counts])
-
-    @property
-    def received(self) -> int:
-        """Notifications that came back."""
-        return sum([each.received for each in self.counts])
-
-    def latencies_ns(self) -> list[int]:
-        """Return the latencies that were kept, sorted."""
-        return sorted(sample for each in self.counts for sample in each.samples)
 
     def go(self, show: Callable[[float], None]) -> float:
         """Send the load, calling `show` with the seconds so far; return how many seconds it took."""
@@ -166,7 +150,6 @@ class Drive:
             self.failures.append(error)
 
     def _send_one(self, connection: Connection, chain: Chain) -> None:
-        home = self._homes[chain.server]
-        name = stand_in_name(self._run, chain.agent)
+        to = stand_in_name(self._run, chain.agent, self._homes[chain.server])
         load = Load.of(self._run, time.monotonic_ns(), None, chain.steps, chain.bytes)
-        connection.send_nowait(f"{name}@{home}" if home else name, load)
+        connection.send_nowait(to, load)

@@ -3,7 +3,7 @@
 import math
 import random
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import attrs
 
@@ -37,26 +37,28 @@ class Counts:
                 self.samples[place] = latency_ns
 
 
-class LoadRun(Protocol):
-    """A load that runs, or has run."""
+class LoadRun:
+    """A load that runs, or has run. Each of its threads or connections has counts of its own."""
 
-    series: list[tuple[float, int, int]]
-    """Seconds since the begin, messages sent and received until then."""
-    counts: list[Counts]
+    def __init__(self, counts: int) -> None:
+        self.counts = [Counts() for _ in range(counts)]
+        self.failures: list[BaseException] = []
+        self.series: list[tuple[float, int, int]] = []
+        """Seconds since the begin, messages sent and received until then."""
 
     @property
     def sent(self) -> int:
         """Messages that were sent."""
-        ...
+        return sum([each.sent for each in self.counts])
 
     @property
     def received(self) -> int:
         """Messages of this run that were received."""
-        ...
+        return sum([each.received for each in self.counts])
 
     def latencies_ns(self) -> list[int]:
         """Return the latencies that were kept, sorted."""
-        ...
+        return sorted(sample for each in self.counts for sample in each.samples)
 
 
 def percentile_ms(latencies_ns: list[int], percent: float) -> float:

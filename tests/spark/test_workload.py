@@ -12,7 +12,7 @@ from quorate import Servers
 from quorate.__main__ import cli
 from quorate.replay import NoTrace, ReplayError, workload
 from quorate.replay.stand_in import branches
-from quorate.replay.workload import read_workload
+from quorate.replay.workload import Workload
 
 from .two_servers import TOURS, World, write
 
@@ -47,7 +47,7 @@ def test_each_chain_has_what_one_notification_caused(session: Any, data: Path, t
     target = tmp_path / "load.parquet"
     report = workload(session, [str(data)], target)
     assert (report.servers, report.connections) == (2, 1)
-    chains = list(read_workload(target).chains())
+    chains = list(Workload(target).chains())
     assert len(chains) == report.chains
     assert [chain.at_ns for chain in chains] == sorted(chain.at_ns for chain in chains)
     tours = [chain for chain in chains if len(chain.steps) == 3]
@@ -77,8 +77,8 @@ def test_later_notifications_are_left_out_with_all_that_they_cause(
     whole = workload(session, [str(data)], tmp_path / "whole.parquet")
     report = workload(session, [str(data)], tmp_path / "part.parquet", rows=whole.reactions - 2)
     assert (report.reactions, report.left_out) == (whole.reactions - 2, 2)
-    some = list(read_workload(tmp_path / "part.parquet").chains())
-    assert some == list(read_workload(tmp_path / "whole.parquet").chains())[: len(some)]
+    some = list(Workload(tmp_path / "part.parquet").chains())
+    assert some == list(Workload(tmp_path / "whole.parquet").chains())[: len(some)]
 
 
 def test_traces_without_agents_of_applications_have_no_load(session: Any, tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_another_file_is_no_workload(tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     other.write_text("nothing")
     with pytest.raises(ReplayError, match="cannot be read"):
-        read_workload(other)
+        Workload(other)
     trace = next(Path(tmp_path).glob("*"))
     assert trace == other
     with pytest.raises(ValueError, match="no steps of a workload"):
@@ -114,7 +114,7 @@ def test_a_bench_puts_the_load_on_a_server(local: Any, data: Path, tmp_path: Pat
         done = bench("--speed", "0")
         assert done.exit_code == 0, done.output
         result = json.loads(done.output)
-        sent = len(list(read_workload(load).chains()))
+        sent = len(list(Workload(load).chains()))
         assert (result["sent"], result["received"], result["other"]) == (sent, 5, 0)
         with servers.connect("s0") as connection:
             assert list(connection.agents(name="workload-*")) == []
