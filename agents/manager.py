@@ -5,10 +5,12 @@ from typing import Final
 import attrs
 
 from .agent import Agent, reacts
+from .balance import overloaded
 from .builtin import Created, CreateFailed
 from .context import Context
 from .ids import FIRST_CONNECTION_STAMP, AgentId, outside
 from .notification import Notification
+from .presence import HomesChanged, Moved
 from .proxy import CloseConnection, ConnectionEnded, MasterChanged, ProxyAgent
 
 __all__ = [
@@ -42,6 +44,12 @@ class Open(Notification, name="quorate.connection.open"):
     """Whether the client runs in the process of the master: the connection ends with the mastership."""
     administrator: bool = False
     """Whether the user may create and administer agents."""
+    home: int | None = None
+    """The replica of the client; None where clients connect to the master only."""
+    attempt: int = 0
+    """Number of the handshake of the client."""
+    balance: str = ""
+    """How clients are divided among the replicas: see `balance`."""
 
 
 @attrs.frozen
@@ -61,6 +69,8 @@ class OpenRefused(Notification, name="quorate.connection.open-refused"):
     """Answer to `Open`: there are too many connections."""
 
     reason: str
+    elsewhere: bool = False
+    """Another replica has room."""
 
 
 @attrs.define
@@ -74,10 +84,21 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
     local: dict[str, str] = attrs.field(factory=dict[str, str])
     """User of each connection from the process of the master, by the text of its identifier."""
 
+    loads: dict[int, int] = attrs.field(factory=dict[int, int])
+    """Number of connections by home."""
+    homes: dict[str, int] = attrs.field(factory=dict[str, int])
+    """Home of each connection that has one, by the text of its identifier."""
+    view: list[int] = attrs.field(factory=list[int])
+    live_homes: list[int] = attrs.field(factory=list[int])
+    """The replicas of the last view."""
+
     @reacts
     def open(self, ctx: Context, note: Open) -> None:
         """Create the proxy agent of a connection."""
         self._only_from_service(ctx)
+        if note.home is not None and overloaded(note.balance, note.home, self.loads, self.live_homes):
+            ctx.send(ctx.sender, OpenRefused("this replica has more clients than the others", elsewhere=True))
+            return
         if len(self.connections) + len(self.local) >= note.max_connections:
             ctx.send(ctx.sender, OpenRefused(f"the server has {note.max_connections} connections already"))
             return
@@ -88,7 +109,11 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
             "user": note.user,
             "idle_timeout_s": note.idle_timeout_s,
             "administrator": note.administrator,
+            "home": note.home,
+            "attempt": note.attempt,
         }
+        if note.home is not None:
+            self._settle(str(proxy), note.home)
         ctx.create_at(proxy, ProxyAgent, state)
         (self.local if note.local else self.connections)[str(proxy)] = note.user
         ctx.send(proxy, MasterChanged())
@@ -100,6 +125,28 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
         connection = str(ctx.sender)
         self.connections.pop(connection, None)
         self.local.pop(connection, None)
+        self._settle(connection, None)
+
+    @reacts
+    def moved(self, ctx: Context, note: Moved) -> None:
+        """Count a client at its new home."""
+        if str(ctx.sender) in self.connections:
+            self._settle(str(ctx.sender), note.home)
+
+    @reacts
+    def homes_changed(self, ctx: Context, note: HomesChanged) -> None:
+        """Remember the replicas of the view."""
+        self._only_from_service(ctx)
+        if note.view > self.view:
+            self.view, self.live_homes = note.view, note.homes
+
+    def _settle(self, connection: str, home: int | None) -> None:
+        former = self.homes.pop(connection, None)
+        if former is not None:
+            self.loads[former] -= 1
+        if home is not None:
+            self.homes[connection] = home
+            self.loads[home] = self.loads.get(home, 0) + 1
 
     @reacts
     def close_local(self, ctx: Context, _: CloseLocal) -> None:

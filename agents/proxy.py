@@ -41,6 +41,7 @@ from .ids import (
 )
 from .lifecycle import REMOTE_TYPES
 from .notification import UNREADABLE, Notification, decode, encode
+from .presence import ClientMoved, ConnectionPresence, ExpireCheck, Moved, Suspect, Trust
 
 __all__ = [
     "CLIENT_INPUT",
@@ -133,6 +134,10 @@ class Reopen(Notification, name="quorate.connection.reopen"):
     out_ack: int
     administrator: bool = False
     """Whether the user may create and administer agents."""
+    home: int | None = None
+    """The replica of the client; None where clients connect to the master only."""
+    attempt: int = 0
+    """Number of the handshake of the client."""
 
 
 @attrs.frozen
@@ -148,6 +153,9 @@ class Reopened(Notification, name="quorate.connection.reopened"):
 @attrs.frozen
 class ReopenRefused(Notification, name="quorate.connection.reopen-refused"):
     """Answer to `Reopen`: the connection belongs to another user."""
+
+    replaced: bool = False
+    """It is that of this user, but the client has connected again meanwhile."""
 
 
 @attrs.frozen
@@ -175,6 +183,9 @@ class WatchConnection(Notification, name="quorate.connection.watch"):
     An agent that watches a connection twice is told once. If the proxy does not exist any more, the agent
     gets `UnknownAgent`; if too many agents watch it, an `ExceptionNotification` that says so.
     """
+
+    presence: bool = False
+    """Send `ConnectionPresence`, too: now, and whenever the client moves, is suspected or trusted."""
 
 
 @attrs.frozen
@@ -213,6 +224,15 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     ended: bool = False
     watchers: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
     """Agents that are told when the connection ends."""
+    home: int | None = None
+    """The replica of the client; None where clients connect to the master only."""
+    attempt: int = 0
+    """Number of the last handshake of the client."""
+    suspected: bool = False
+    suspicions: int = 0
+    """How often the client was suspected."""
+    presence: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
+    """Those of the watchers that are told where the client is, and whether it is suspected."""
 
     @reacts
     def opaque(self, ctx: Context, note: Opaque) -> None:
@@ -243,6 +263,11 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if note.user != self.user:
             ctx.send(ctx.sender, ReopenRefused())
             return
+        if note.home is not None:
+            if note.attempt < self.attempt:
+                ctx.send(ctx.sender, ReopenRefused(replaced=True))
+                return
+            self._move(ctx, note.home, note.attempt)
         self.last_heard_ns = ctx.now_ns
         self.administrator = note.administrator
         self._acknowledge(note.out_ack)
@@ -272,6 +297,52 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if len(self.watchers) >= MAX_WATCHERS and ctx.sender not in self.watchers:
             raise ValueError(f"{MAX_WATCHERS} agents watch connection {ctx.agent} already, and no more can")
         self.watchers[ctx.sender] = None
+        if note.presence:
+            self.presence[ctx.sender] = None
+            ctx.send(ctx.sender, self._presence())
+
+    @reacts
+    def suspect(self, ctx: Context, note: Suspect) -> None:
+        """Suspect the client, unless it has connected again since."""
+        if ctx.sender != outside(ctx.agent.host) and ctx.sender not in self.presence:
+            self._stray(ctx, note)
+        elif note.attempt == self.attempt and not self.suspected:
+            self.suspected = True
+            self.suspicions += 1
+            ctx.timer(note.expire_s, ExpireCheck(self.suspicions))
+            self._tell_presence(ctx)
+
+    @reacts
+    def trust(self, ctx: Context, note: Trust) -> None:
+        """Trust the client again: its home hears it."""
+        if ctx.sender != outside(ctx.agent.host):
+            self._stray(ctx, note)
+        elif note.attempt == self.attempt and self.suspected:
+            self.suspected = False
+            self.last_heard_ns = ctx.now_ns
+            self._tell_presence(ctx)
+
+    @reacts
+    def check_expired(self, ctx: Context, note: ExpireCheck) -> None:
+        """End the connection if the client is still suspected."""
+        if ctx.sender == ctx.agent and self.suspected and note.suspicion == self.suspicions:
+            self._end(ctx, "expired", "the client was suspected, and did not connect again in time")
+
+    def _move(self, ctx: Context, home: int, attempt: int) -> None:
+        """Note that the client is connected to a replica, perhaps another one."""
+        if home != self.home:
+            ctx.send(connection_manager(ctx.agent.host), Moved(home))
+        self.home, self.attempt = home, attempt
+        self.suspected = False
+        ctx.emit(CLIENT_TOPIC, ClientMoved(home, attempt))
+        self._tell_presence(ctx)
+
+    def _presence(self) -> ConnectionPresence:
+        return ConnectionPresence(self.user, self.home or 0, self.attempt, self.suspected)
+
+    def _tell_presence(self, ctx: Context) -> None:
+        for watcher in self.presence:
+            ctx.send(watcher, self._presence())
 
     @reacts
     def page_read(self, ctx: Context, note: PageRead) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 import attrs
 
 from .errors import QuorateClientError
-from .frames import ServerNote
+from .frames import ServerNote, StreamItems
 from .time_limits import LEAST_S, seconds
 from .url import Endpoint
 
@@ -22,6 +22,7 @@ __all__ = [
     "Resumed",
     "SessionSettings",
     "StillOpening",
+    "Streamed",
 ]
 
 
@@ -142,6 +143,22 @@ class Ended:
     error: QuorateClientError | None
 
 
+@attrs.frozen
+class Streamed:
+    """Items of a stream, perhaps some that came before."""
+
+    frame: StreamItems
+
+
 Event = (
-    Connect | Disconnect | Opened | StillOpening | Acknowledged | Delivered | Interrupted | Resumed | Ended
+    Connect
+    | Disconnect
+    | Opened
+    | StillOpening
+    | Acknowledged
+    | Delivered
+    | Streamed
+    | Interrupted
+    | Resumed
+    | Ended
 )

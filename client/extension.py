@@ -8,7 +8,7 @@ from ..agents.ids import AgentId
 from ..agents.notification import Notification
 from .arguments import request_arguments, send_arguments
 from .driver import Driver
-from .frames import ServerNote, note_size
+from .frames import ServerNote, StreamItems, note_size
 from .pending import ReplyTypes, Waiter
 
 __all__ = ["Cancellable", "Extension", "Loop"]
@@ -126,6 +126,23 @@ class Extension:
         if not waiter.done():
             self._queue(request_arguments(to, notification, number))
 
+    def follow(self, stream: AgentId, take: Callable[[StreamItems], None]) -> None:
+        """Have `take` called with the items of a stream that come from now on."""
+        self._driver.pending.streams[stream] = take
+
+    def acknowledge(self, stream: AgentId, upto: int) -> None:
+        """Tell the server how far this client has a stream, now and whenever it connects to a replica.
+
+        Raises ValueError if it follows too many streams.
+        """
+        self._driver.session.streams.acknowledge(stream, upto)
+        self._step_soon()
+
+    def unfollow(self, stream: AgentId) -> None:
+        """Take no more items of a stream."""
+        self._driver.pending.streams.pop(stream, None)
+        self._driver.session.streams.forget(stream)
+
     def all_acknowledged(self, waiter: Waiter) -> None:
         """Complete the waiter with None when the cluster has all that was queued so far."""
         box = self._driver.session.outbox
@@ -139,11 +156,14 @@ class Extension:
             raise self._driver.pending.reason()
         seq = self._driver.session.send(*arguments)
         self._loop.posted(note_size(*arguments[:3]))
+        self._step_soon()
+        return seq
+
+    def _step_soon(self) -> None:
         if not self._stepping:
             # What is queued in one turn of the loop is written together.
             self._stepping = True
             self._loop.soon(self._step)
-        return seq
 
     def _step(self) -> None:
         self._stepping = False

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from ..agents.client_output import ServerNote
+from ..agents.ids import AgentId
 from ..agents.proxy import ClientInput, ClientNote, ClientOutput
 from .errors import ProtocolError
 
@@ -35,6 +36,8 @@ __all__ = [
     "Pong",
     "ServerFrame",
     "ServerNote",
+    "StreamAck",
+    "StreamItems",
     "Welcome",
     "decode_client_frame",
     "decode_server_frame",
@@ -136,8 +139,23 @@ class Close(msgspec.Struct, array_like=True, frozen=True, tag=7):
     out_ack: int = 0
 
 
-ClientFrame = Hello | ClientInput | Ping | Close
-ServerFrame = Welcome | Bye | ClientOutput | Pong
+class StreamItems(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Items of a stream that the client follows, as the streams of groups are."""
+
+    stream: AgentId
+    """The agent whose stream it is."""
+    pages: list[tuple[int, int, bytes]]
+    """(index of the first item, number of items, the items encoded as the agent does)."""
+
+
+class StreamAck(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """The client follows streams, and has everything up to these items of them."""
+
+    positions: list[tuple[AgentId, int]]
+
+
+ClientFrame = Hello | ClientInput | Ping | Close | StreamAck
+ServerFrame = Welcome | Bye | ClientOutput | Pong | StreamItems
 
 _encoder = msgspec.msgpack.Encoder()
 _client_decoder: msgspec.msgpack.Decoder[ClientFrame] = msgspec.msgpack.Decoder(ClientFrame)

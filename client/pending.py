@@ -18,8 +18,8 @@ from .errors import (
     UnhandledTypeError,
     UnknownAgentError,
 )
-from .events import Acknowledged, Delivered, Ended, Event, Opened
-from .frames import ServerNote
+from .events import Acknowledged, Delivered, Ended, Event, Opened, Streamed
+from .frames import ServerNote, StreamItems
 
 __all__ = ["INBOX_LIMIT", "PendingRequests", "Received", "ReplyTypes", "Waiter", "outcome", "received"]
 
@@ -112,6 +112,8 @@ class PendingRequests:
         self._ending: list[Waiter] = []
         self.sinks: dict[str, Callable[[ServerNote], bool]] = {}
         """By type: takes notifications that answer no request, and returns whether it has handled them."""
+        self.streams: dict[AgentId, Callable[[StreamItems], None]] = {}
+        """By stream: takes its items."""
         self.on_received: Callable[[ServerNote], None] = _ignore
         """Called with each notification that a receiver gets."""
         self.on_acknowledged: Callable[[int], None] = _ignore
@@ -199,6 +201,10 @@ class PendingRequests:
             case Delivered(notes):
                 for note in notes:
                     self._deliver(note)
+            case Streamed(frame):
+                follower = self.streams.get(frame.stream)
+                if follower is not None:
+                    follower(frame)
             case Opened(connection):
                 self.connection = connection
                 for waiter in self._opening:

@@ -38,6 +38,7 @@ from .events import (
     Resumed,
     SessionSettings,
     StillOpening,
+    Streamed,
 )
 from .frames import (
     DEFAULT_MAX_FRAME,
@@ -54,6 +55,7 @@ from .frames import (
     Hello,
     Ping,
     ServerFrame,
+    StreamItems,
     Welcome,
     decode_server_frame,
     encode_frame,
@@ -64,6 +66,7 @@ from .keep_alive import KeepAlive, Liveness
 from .outbox import Outbox
 from .reply_window import ReplyWindow
 from .states import Closed, Closing, Connecting, Handshaking, New, Open, State, Waiting
+from .stream_positions import StreamPositions
 from .url import Endpoint
 
 __all__ = ["Session"]
@@ -108,6 +111,7 @@ class Session:
         self._reply_window = ReplyWindow()
         self._received = DelayedAck(self.settings)
         self.inbox_window = InboxWindow(self.settings)
+        self.streams = StreamPositions()
         self._attempts = ConnectionAttempts(endpoints, self.settings, jitter)
         self._user = user
         self._password = password
@@ -318,6 +322,8 @@ class Session:
         While the transport of a driver is full, the driver does not call: what is queued meanwhile shares the
         next frame.
         """
+        if self.streams.due and isinstance(self._state, Open):
+            self._control += encode_frame(self.streams.take())
         control = bytes(self._control)
         self._control.clear()
         match self._state:
@@ -399,6 +405,8 @@ class Session:
                 self._handle_bye(now, frame)
             case (Open() | Closing(), ClientOutput()):
                 self._handle_output(now, frame)
+            case (Open() | Closing(), StreamItems()):
+                self._events.append(Streamed(frame))
             case (Open() | Closing(), _) if not isinstance(frame, (Welcome, Bye, ClientOutput)):
                 pass
             case _:
@@ -428,6 +436,7 @@ class Session:
         else:
             self.reconnections += 1
             self.inbox_window.reopened()
+            self.streams.opened()
             self._events.append(Resumed(endpoint))
         self._acknowledge(frame.in_ack)
 

@@ -99,6 +99,7 @@ class ReplicaSettings:
                 limits=BatchLimits(batch_notes=whole("batch_notes", limits.batch_notes)),
                 digest_every=whole("digest_every", node.digest_every),
                 answers=value("answers", node.answers, _answers, " or ".join(ANSWERS)),
+                homes=server.mode == "group",
             ),
             # The channel suspects a silent peer before the connection to it is dropped.
             link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),

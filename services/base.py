@@ -8,7 +8,7 @@ A service is named in ``a3servers.xml``. Its ``init`` is called when its replica
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import attrs
 import msgspec
@@ -60,6 +60,15 @@ class ServiceContext(Protocol):
     @property
     def host(self) -> str:
         """Host name of this replica, as in the configuration."""
+        ...
+
+    @property
+    def homes(self) -> bool:
+        """Whether clients connect to every replica of the view (``mode="group"``), not to the master only."""
+        ...
+
+    def follow_views(self, callback: "ViewCallback") -> None:
+        """Call `callback` with the present view of the replicas, if there is one, and with each later one."""
         ...
 
     @property
@@ -217,6 +226,19 @@ class ServiceContext(Protocol):
         ...
 
 
+@attrs.frozen
+class ServerView:
+    """The replicas of a server that hold its state at present."""
+
+    number: tuple[int, ...]
+    """Later views have greater numbers."""
+    members: tuple[int, ...]
+    """Identifiers of the replicas, that of the master first."""
+
+
+ViewCallback = Callable[[ServerView], None]
+
+
 class Role(StrEnum):
     """The role of a replica, as the callback of `Service.on_replica` gets it."""
 
@@ -257,8 +279,13 @@ RoleCallback = Callable[[Role], None]
 class Service:
     """Base class of services. The classes named in the XML derive from it and take no argument.
 
-    A service object lives from the call of `init` to that of `stop`, on the master only.
+    A service object lives from the call of `init` to that of `stop`: on the master only, unless `scope` says
+    otherwise.
     """
+
+    scope: ClassVar[str] = "master"
+    """``"replica"``: in a server with ``mode="group"`` the service runs on every replica of the view, and
+    keeps running when the master changes. What it posts is ordered once, and after what it posted before."""
 
     @classmethod
     def on_replica(cls, replica: ReplicaInfo) -> RoleCallback | None:  # noqa: ARG003

@@ -27,6 +27,7 @@ from ..client.frames import (
     Hello,
     Ping,
     Pong,
+    StreamAck,
     Welcome,
     decode_client_frame,
     encode_frame,
@@ -92,6 +93,10 @@ class ConnectionOwner(Protocol):
         """Process a keep-alive of the client."""
         ...
 
+    def stream_acked(self, link: "ClientConnection", ack: StreamAck) -> None:
+        """Note how far the client has the streams that it follows."""
+        ...
+
     def close(self, link: "ClientConnection") -> None:
         """End the connection on a Close frame of the client."""
         ...
@@ -122,6 +127,10 @@ class ClientConnection(TwistedProtocol):
         """Whether the client has been welcomed."""
         self.closed = False
         """Whether either side has ended the connection."""
+        self.heard_at = reactor.seconds()
+        """When bytes came from the client last, by the clock of the reactor."""
+        self.on_writable: Callable[[], None] | None = None
+        """Called when the buffer of the transport has room again."""
         self._owner = owner
         self._reactor = reactor
         self._settings = settings
@@ -159,6 +168,7 @@ class ClientConnection(TwistedProtocol):
         """Cut and check frames, and submit all inputs together."""
         if self.closed:
             return
+        self.heard_at = self._reactor.seconds()
         self._buffer.feed(data)
         inputs: list[bytes] = []
         try:
@@ -188,6 +198,8 @@ class ClientConnection(TwistedProtocol):
         """Write again: the buffer of the transport has room."""
         self._writable = True
         self.flush()
+        if self.on_writable is not None:
+            self.on_writable()
 
     def stopProducing(self) -> None:  # noqa: N802
         """Stop writing: the transport has ended."""
@@ -223,6 +235,8 @@ class ClientConnection(TwistedProtocol):
                 if self._writable:  # a client that does not read its answers gets no more of them
                     self._tcp.write(encode_frame(Pong(frame.token)))
                 self._on_ping(frame, inputs)
+            case StreamAck():
+                self._owner.stream_acked(self, frame)
             case Close():
                 self._handler = self._ignore_frame
                 if inputs:
@@ -305,6 +319,17 @@ class ClientConnection(TwistedProtocol):
             self._held_bytes = 0
             self._in_acked = in_ack
             self._tcp.write(b"".join(pack_outputs(in_ack, self._next_out - len(notes), notes)))
+
+    @property
+    def writable(self) -> bool:
+        """Whether the client is connected, and the buffer of the transport has room."""
+        return self.is_open and not self.closed and self._writable
+
+    def write_frame(self, data: bytes) -> None:
+        """Write an encoded frame that is no output of the proxy, after what is queued."""
+        if self._notes:
+            self.flush()
+        self._tcp.write(data)
 
     def end(self, message: ClientEnd) -> None:
         """End the TCP connection, as the proxy asks: for good, or so that the client reopens it."""

@@ -16,6 +16,7 @@ from ..agents.envelope import Note
 from ..agents.ids import AgentId, outside
 from ..agents.manager import Opened, OpenRefused
 from ..agents.notification import decode
+from ..agents.presence import ClientMoved
 from ..agents.proxy import (
     CLIENT_INPUT,
     CLIENT_TOPIC,
@@ -27,7 +28,7 @@ from ..agents.proxy import (
     Reopened,
     ReopenRefused,
 )
-from ..client.frames import VERSION, ByeCode, Hello, Ping, Welcome
+from ..client.frames import VERSION, ByeCode, Hello, Ping, StreamAck, Welcome
 from .base import Service, ServiceContext
 from .client_connection import ClientConnection
 from .manager import note_from_service
@@ -42,6 +43,7 @@ LOG_PERIOD_S: Final = 10.0
 WINDOW: Final = 16384
 """Unacknowledged notifications that a client may have."""
 UNKNOWN: Final = "this server knows no such connection"
+ELSEWHERE: Final = "the connection was opened again elsewhere"
 SILENT: Final = "it was closed, or was silent for longer than the server waits for a client"
 
 
@@ -64,6 +66,22 @@ class ConnectionSettings(Protocol):
         ...
 
 
+class StreamServer(Protocol):
+    """The service that sends streams to the clients that follow them."""
+
+    def opened(self, link: ClientConnection) -> None:
+        """Note that a client has connected."""
+        ...
+
+    def closed(self, link: ClientConnection) -> None:
+        """Note that the TCP connection of a client has ended."""
+        ...
+
+    def acknowledged(self, link: ClientConnection, ack: StreamAck) -> None:
+        """Note how far a client has the streams that it follows."""
+        ...
+
+
 class ClientConnections(Service):
     """Base class of the services that clients connect to. A subclass accepts and authenticates them.
 
@@ -78,6 +96,8 @@ class ClientConnections(Service):
     def __init__(self) -> None:
         self.links: set[ClientConnection] = set()
         self._routes: dict[AgentId, list[ClientConnection]] = {}
+        self.streams: StreamServer | None = None
+        """The service for streams, if there is one."""
         self._to_flush: list[ClientConnection] = []
         self._congested: dict[AgentId, set[int]] = {}
         """By proxy agent, the servers that its client sends to and for which too much waits."""
@@ -96,8 +116,9 @@ class ClientConnections(Service):
     def disconnect_all(self) -> None:
         """Disconnect every client, because this replica is no longer master; called by ``stop``."""
         self._stopped = True
+        role = "serves clients no longer" if self.ctx.homes else "is no longer master"
         for link in list(self.links):
-            link.send_bye(ByeCode.UNAVAILABLE, "this replica is no longer master")
+            link.send_bye(ByeCode.UNAVAILABLE, f"this replica {role}")
 
     def open_connection(self, link: ClientConnection, hello: Hello) -> None:
         """Open or reopen the connection that a client asks for."""
@@ -128,6 +149,8 @@ class ClientConnections(Service):
         """Forget a connection. Its connection context stays until the idle timeout."""
         self.links.discard(link)
         self._unroute(link)
+        if self.streams is not None and link.proxy is not None:
+            self.streams.closed(link)
         self.ctx.gauge(self.gauge, len(self.links))
 
     def _unroute(self, link: ClientConnection) -> None:
@@ -167,9 +190,10 @@ class ClientConnections(Service):
 
     def _opened(self, link: ClientConnection, reply: Note) -> None:
         if reply.type != Opened.type_name:
-            refused = reply.type == OpenRefused.type_name
-            reason = decode(OpenRefused, reply.payload).reason if refused else "it cannot open a connection"
-            link.send_bye(ByeCode.FULL if refused else ByeCode.UNAVAILABLE, reason)
+            refused = decode(OpenRefused, reply.payload) if reply.type == OpenRefused.type_name else None
+            full = refused is not None and not refused.elsewhere
+            reason = refused.reason if refused is not None else "it cannot open a connection"
+            link.send_bye(ByeCode.FULL if full else ByeCode.UNAVAILABLE, reason)
             return
         proxy = decode(Opened, reply.payload).connection
         if link.closed:
@@ -179,14 +203,17 @@ class ClientConnections(Service):
         link.proxy = proxy
         self._routes[proxy] = [link]
         link.open(self._welcome(proxy, self.settings.idle_timeout_s, 0), 1, [])
-        if not self._reading:
-            link.pause_reading()
+        self._link_opened(link)
 
     def _reopened(self, link: ClientConnection, proxy: AgentId, reply: Note) -> None:
         if link.closed:
             return
         if reply.type != Reopened.type_name or reply.sender != proxy:
-            foreign = reply.type == ReopenRefused.type_name
+            refused = decode(ReopenRefused, reply.payload) if reply.type == ReopenRefused.type_name else None
+            if refused is not None and refused.replaced:
+                link.send_bye(ByeCode.REPLACED, ELSEWHERE)
+                return
+            foreign = refused is not None
             if foreign:
                 self.log(f"client {link.peer}: asked for the connection of another user")
             link.send_bye(ByeCode.EXPIRED, UNKNOWN if foreign else SILENT)
@@ -194,16 +221,21 @@ class ClientConnections(Service):
         others = [other for other in self._routes[proxy] if other is not link and not other.closed]
         if any(other.attempt > link.attempt for other in others):
             # A later handshake of the client was processed first.
-            link.send_bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+            link.send_bye(ByeCode.REPLACED, ELSEWHERE)
             return
         for former in [other for other in others if other.is_open]:
-            former.send_bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+            former.send_bye(ByeCode.REPLACED, ELSEWHERE)
         reopened = decode(Reopened, reply.payload)
         self.ctx.count("reconnections")
         welcome = self._welcome(proxy, reopened.idle_timeout_s, reopened.in_ack)
         if proxy in self._congested:
             link.hold_acks()
         link.open(welcome, reopened.first_seq, reopened.notes)
+        self._link_opened(link)
+
+    def _link_opened(self, link: ClientConnection) -> None:
+        if self.streams is not None:
+            self.streams.opened(link)
         if not self._reading:
             link.pause_reading()
 
@@ -233,6 +265,11 @@ class ClientConnections(Service):
         """Post a keep-alive of a client, with the numbers of what it has received and sent."""
         self.submit_inputs(link, [msgspec.msgpack.encode(ClientInput(ping.out_ack, ping.next_seq, []))])
 
+    def stream_acked(self, link: ClientConnection, ack: StreamAck) -> None:
+        """Pass on how far a client has the streams that it follows."""
+        if self.streams is not None:
+            self.streams.acknowledged(link, ack)
+
     def close(self, link: ClientConnection) -> None:
         """Post that a client closes its connection."""
         assert link.proxy is not None
@@ -248,6 +285,8 @@ class ClientConnections(Service):
                 link.send_output(message)
             elif isinstance(message, ClientEnd):
                 link.end(message)
+            elif isinstance(message, ClientMoved) and link.attempt < message.attempt:
+                link.send_bye(ByeCode.REPLACED, ELSEWHERE)
 
     def _handle_congestion(self, proxy: AgentId, message: msgspec.Struct) -> None:
         """Hold back the clients that send to a server for which too much waits."""

@@ -59,6 +59,8 @@ class ConnectionManager(Service):
     users who may create, delete and pause agents; without it nobody may.
     """
 
+    scope = "replica"
+
     def __init__(self) -> None:
         self._users: dict[str, _Secret] = {}
         self._administrators: frozenset[str] = frozenset()
@@ -85,6 +87,8 @@ class ConnectionManager(Service):
             if reply.type == CreateFailed.type_name and first_time:
                 reason = decode(CreateFailed, reply.payload).reason
                 raise ServiceError(f"ConnectionManager cannot start: {reason}")
+            if ctx.homes:
+                return
             # Clients that were connected to the former master get their full idle time to come back.
             ctx.post([note_from_service(ctx, connection_manager(ctx.server_id), MasterChanged())])
 

@@ -1,4 +1,5 @@
-"""The service that clients connect to. It listens on the master only: a slave refuses the TCP connection.
+"""The service that clients connect to. It listens on the master only, and a slave refuses the TCP connection;
+with ``mode="group"`` it listens on every replica of the view.
 
 Source: HA Joram specification, sections 5.1.2 to 5.1.6. `ClientConnections` carries the connections; this
 service accepts them on a port, and checks users and passwords.
@@ -39,6 +40,8 @@ class ProxySettings:
     """Property ``max_frame``: bytes."""
     max_connections: int = DEFAULT_MAX_CONNECTIONS
     """Property ``max_connections``: client connections, with or without a TCP connection at present."""
+    balance: str = "least"
+    """Property ``balance``: how clients are divided among replicas that all serve them."""
     interface: str = ""
     """Property ``client_interface``: the address to listen on; all of them by default, but the loopback
     if the host of the replica is a name or an address of it."""
@@ -60,6 +63,7 @@ class ProxySettings:
             float(idle),
             int(_number("property max_frame", max_frame, 4096, 1 << 22)),
             int(_number("property max_connections", max_connections, 1, 10**6)),
+            ctx.setting("balance", "least"),
             ctx.setting("client_interface", listening_interface(ctx.host)),
         )
 
@@ -88,6 +92,10 @@ class _Listener(Factory):
 
 class TcpProxyService(ClientConnections):
     """Service ``TcpProxyService``; its arguments are ``port [idle timeout in seconds]``."""
+
+    settings: ProxySettings
+
+    scope = "replica"
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,6 +174,9 @@ class TcpProxyService(ClientConnections):
                 self.settings.idle_timeout_s,
                 self.settings.max_connections,
                 administrator=self._users.administers(hello.user),
+                home=self._home,
+                attempt=link.attempt,
+                balance=self.settings.balance,
             )
             note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
             self._request(link, note, lambda reply: self._opened(link, reply))
@@ -179,9 +190,14 @@ class TcpProxyService(ClientConnections):
             return
         link.proxy = proxy
         self._routes.setdefault(proxy, []).append(link)
-        reopen = Reopen(hello.user, hello.out_ack, self._users.administers(hello.user))
+        administrator = self._users.administers(hello.user)
+        reopen = Reopen(hello.user, hello.out_ack, administrator, self._home, link.attempt)
         note = note_from_service(self.ctx, proxy, reopen)
         self._request(link, note, lambda reply: self._reopened(link, proxy, reply))
+
+    @property
+    def _home(self) -> int | None:
+        return self.ctx.replica if self.ctx.homes else None
 
     def replica_endpoints(self) -> list[tuple[str, int]]:
         """Return host and port of this service on each replica."""

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 
 from ..agents import FAILURES, Address, Agent, AgentSpec, Note, Notification, agent_spec
 from ..engine import Effects
-from ..services.base import EmissionCallback, NotMaster, Service
+from ..services.base import EmissionCallback, NotMaster, ServerView, Service, ViewCallback
 from ..services.context_base import ServiceContextBase
 from .harness import Harness
 
@@ -244,6 +244,7 @@ class _HarnessContext(ServiceContextBase):
         self._name = name
         self.server_id = harness.agents.engine.server
         self.server_name = f"s{self.server_id}"
+        self.homes = False
         self.peers: Sequence[tuple[int, str, str]] = [(0, self.host, args)]
         self.reactor: Any = _MasterClock(harness.clock, mastership)
 
@@ -315,6 +316,9 @@ class _HarnessContext(ServiceContextBase):
         reply = self._mastership.requests.pop(token, None)
         if reply is not None:
             reply.errback(TimeoutError("no reply came in time"))
+
+    def follow_views(self, callback: ViewCallback) -> None:
+        callback(ServerView((1, self.replica), (self.replica,)))
 
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
         self._mastership.subscribers.setdefault(topic, []).append(callback)

@@ -17,7 +17,8 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     index: int
     """Greater than that of the entry before; the channel itself used the indices that are missing."""
     stamp_ns: int
-    """The master's clock in nanoseconds, as given to `Channel.submit`; 0 for a forwarded payload."""
+    """The master's clock in nanoseconds, as given to `Channel.submit`; for a forwarded payload, what the
+    master's `Channel.stamp_forwarded` has set, else 0."""
     payload: bytes
     source: Source | None = None
     """Source of a forwarded payload; None for one that the master submitted."""

@@ -1,6 +1,6 @@
 """The HA channel: one replica's side of the replication protocol, without clock, randomness or IO."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ..model.configuration import configure
 from ..model.errors import ChannelError
@@ -180,6 +180,13 @@ class Channel(ChannelStatus):
         """
         self.state.now = now
         return self._forwarding.submit(payload)
+
+    def stamp_forwarded(self, stamp: Callable[[], int | None]) -> None:
+        """Have `stamp` called, on the master, for the stamp of what is forwarded, before it is ordered.
+
+        It returns nanoseconds, or None while nothing that is forwarded may be ordered; it waits then.
+        """
+        self._forwarding.stamp = stamp
 
     def admit(self, now: float, replica: int, data: bytes = b"", *, witness: bool = False) -> bool:
         """Add a replica to the cluster, or change its data. data, witness: see `Seat`.

@@ -7,6 +7,7 @@ newer, and what it did not lose is dropped by its number.
 """
 
 from collections import deque
+from collections.abc import Callable
 
 import attrs
 
@@ -44,6 +45,10 @@ class Held:
     pause_s: float = 0.0
 
 
+def _unstamped() -> int:
+    return 0
+
+
 class Forwarding:
     """Both sides of submitting from any member."""
 
@@ -69,6 +74,8 @@ class Forwarding:
         self._booted: int | None = None
         """The token of the output that made the number of this process durable."""
         # The master.
+        self.stamp: Callable[[], int | None] = _unstamped
+        """Returns the stamp of what is admitted now; None while nothing may be."""
         self._admitted = Submitters()
         self._held: dict[int, Held] = {}
         self._turn = 0
@@ -289,22 +296,25 @@ class Forwarding:
     def _admit(self) -> None:
         """Append what is next of each submitter, in turns, as long as there is room."""
         replication = self._replication
+        stamp_ns = self.stamp()
+        if stamp_ns is None:
+            return
         if not self._held:
             last = self._first + len(self._queue) - 1
-            while self._given < last and replication.room and self._admit_own():
+            while self._given < last and replication.room and self._admit_own(stamp_ns):
                 pass
             return
         submitters = [*self._held, self._state.me.replica]
         idle = 0
         while idle < len(submitters) and replication.room:
             self._turn += 1
-            admitted = self._admit_one(submitters[self._turn % len(submitters)])
+            admitted = self._admit_one(submitters[self._turn % len(submitters)], stamp_ns)
             idle = 0 if admitted else idle + 1
         for replica, held in self._held.items():
             if held.payloads or held.repeated or held.dropped:
                 self._answer(replica, held)
 
-    def _admit_one(self, replica: int) -> bool:
+    def _admit_one(self, replica: int, stamp_ns: int) -> bool:
         held = self._held.get(replica)
         if held is not None:
             if not held.payloads:
@@ -315,11 +325,11 @@ class Forwarding:
                 return False
             held.size_bytes -= len(payload)
             held.pause_s = 0.0
-            self._append(Source(replica, held.incarnation, held.boot, expected), payload)
+            self._append(Source(replica, held.incarnation, held.boot, expected), stamp_ns, payload)
             return True
-        return replica == self._state.me.replica and self._admit_own()
+        return replica == self._state.me.replica and self._admit_own(stamp_ns)
 
-    def _admit_own(self) -> bool:
+    def _admit_own(self, stamp_ns: int) -> bool:
         position = self._given + 1 - self._first
         if position >= len(self._queue) or not self._ready:
             return False
@@ -327,12 +337,12 @@ class Forwarding:
         payload = self._queue[position]
         self._given += 1
         self._given_bytes += len(payload)
-        self._append(Source(*state.me, state.boot, self._given), payload)
+        self._append(Source(*state.me, state.boot, self._given), stamp_ns, payload)
         return True
 
-    def _append(self, source: Source, payload: bytes) -> None:
+    def _append(self, source: Source, stamp_ns: int, payload: bytes) -> None:
         self._admitted.add(source)
-        self._replication.admit(self._state.now, source, payload)
+        self._replication.admit(self._state.now, source, stamp_ns, payload)
 
     def _answer(self, replica: int, held: Held) -> None:
         """Tell a submitter how far this master is if it asks, or if something is missing before what came."""

@@ -153,9 +153,9 @@ class Replication:
             raise WindowFull("too many entries are in flight or kept: wait until can_submit is true")
         return self._append(now, stamp_ns, payload, PAYLOAD)
 
-    def admit(self, now: float, source: Source, payload: bytes) -> None:
+    def admit(self, now: float, source: Source, stamp_ns: int, payload: bytes) -> None:
         """Append a payload that a member has forwarded. Only while `room` is true."""
-        self._append(now, 0, payload, PAYLOAD, source)
+        self._append(now, stamp_ns, payload, PAYLOAD, source)
 
     def reconfigure(self, now: float, change: Change) -> None:
         """Append a change of the configuration; it takes effect with the next view."""

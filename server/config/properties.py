@@ -27,6 +27,9 @@ from .servers import TCP_PROXY_SERVICE, Replica, Server
 ANSWERS = ("committed", "confirmed")
 """When the outputs of an entry leave: see `NodeSettings.answers`."""
 
+BALANCES = ("least", "rotate", "first")
+"""How new clients are divided among the replicas: see `agents.balance`."""
+
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """The words for true and false, in lower case; a file may have them in any."""
 
@@ -71,6 +74,10 @@ def _answers(text: str) -> str | None:
     return None if text in ANSWERS else f"must be {' or '.join(ANSWERS)}"
 
 
+def _balance(text: str) -> str | None:
+    return None if text in BALANCES else f"must be {', '.join(BALANCES[:-1])} or {BALANCES[-1]}"
+
+
 def _any(text: str) -> str | None:  # noqa: ARG001
     return None
 
@@ -82,9 +89,12 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "administrators": _any,  # checked against the users
     AGENT_MODULES_PROPERTY: _modules,
     "answers": _answers,
+    "balance": _balance,
     "batch_notes": _whole(1, 16384),
     "client_interface": _any,
+    "client_silence_s": _seconds,
     "digest_every": _COUNT,
+    "expire_s": _seconds,
     "heartbeat_s": _period,
     "high_water": _COUNT_FROM_1,
     "lease_s": _seconds,
@@ -95,6 +105,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "max_waiting": _COUNT_FROM_1,
     INSECURE_NETWORK_PROPERTY: _boolean,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
+    "rehome_s": _seconds,
     SECRET_PROPERTY: _secret,
     "snapshot_bytes": _COUNT_FROM_1,
     "snapshot_entries": _COUNT_FROM_1,
@@ -112,6 +123,7 @@ docs/configuration.md."""
 
 ATTRIBUTES = {
     "ack": "<cluster>",
+    "context": "<cluster>",
     "durability": "<cluster> or <server>",
     "min_copies": "<cluster>",
     "mode": "<cluster>",
@@ -225,6 +237,15 @@ def _contradictions(
             )
         except ValueError as error:  # other values that a start would refuse
             yield ("heartbeat_s", "suspect_s", "lease_s", "stall_s"), f"{error}."
+    if (
+        server.mode == "group"
+        and config.setting("answers", server=server.id, replica=replica.id) == "confirmed"
+    ):
+        yield (
+            ("answers",),
+            'answers="confirmed" holds what the master sends until its slaves agree, and with mode="group" '
+            "every replica sends to its own clients; leave answers out.",
+        )
     connections = int(value("max_connections", DEFAULT_MAX_CONNECTIONS))
     max_turn = int(value("max_turn", engine.max_turn))
     if replica.service(TCP_PROXY_SERVICE) and max_turn <= connections:

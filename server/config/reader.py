@@ -126,6 +126,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
         name=name or f"the <{element.tag}> of line {element.line}",
         clustered=clustered,
         replicas=tuple(replicas),
+        mode="group" if element.get("mode") == "group" else "ha",
         ack=cast(Ack, ack) if ack in {"ALL", "MAJORITY"} else "ALL",
         durability=durability,
         transient=element.tag == "transient",
@@ -170,7 +171,7 @@ def _replica(
 
 
 def _refuse_cluster_attributes(element: Element, report: Report) -> None:
-    for name in ("ack", "durability", "mode", EXPECTED_PROPERTY):
+    for name in ("ack", "durability", "mode", "context", EXPECTED_PROPERTY):
         if element.get(name) is not None:
             report.problem(
                 element.line, f"{name} is the same for all replicas; move it to the <cluster> element."
@@ -360,8 +361,21 @@ def _min_copies(element: Element, report: Report) -> int:
 
 def _check_mode(element: Element, report: Report) -> None:
     mode = element.get("mode")
-    if mode in {"group", "mesh"}:
-        report.problem(element.line, f'mode="{mode}" is reserved: this version has mode="ha" only; use it.')
+    if mode == "mesh":
+        report.problem(
+            element.line,
+            'mode="mesh" is reserved: this version has mode="ha" and mode="group"; use one of them.',
+        )
+    context = element.get("context")
+    if context is not None and mode != "group":
+        report.problem(
+            element.line, 'context belongs to mode="group"; remove it, or write mode="group" beside it.'
+        )
+    elif context == "local":
+        report.problem(
+            element.line,
+            'context="local" is reserved: this version has context="replicated" only; use that.',
+        )
 
 
 def _expected_property(element: Element, report: Report) -> tuple[int, int] | None:

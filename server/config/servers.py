@@ -13,6 +13,8 @@ MAX_ID = 65535
 
 Ack = Literal["ALL", "MAJORITY"]
 Durability = Literal["disk", "memory"]
+Mode = Literal["ha", "group"]
+"""``ha``: clients connect to the master. ``group``: to every replica, and they may form groups."""
 
 
 class Address(NamedTuple):
@@ -111,7 +113,7 @@ class Server:
     name: str
     clustered: bool
     replicas: tuple[Replica, ...]
-    mode: str = "ha"
+    mode: Mode = "ha"
     ack: Ack = "ALL"
     durability: Durability = "memory"
     transient: bool = False

@@ -208,7 +208,7 @@ class Networks:
     @property
     def net_accepting(self) -> bool:
         """False while other servers must not send more."""
-        return self._port.node.accepting
+        return self._port.node.net_accepting
 
     def when_net_accepting(self, callback: Callable[[], None]) -> None:
         """Call back once other servers may send again."""

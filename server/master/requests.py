@@ -20,11 +20,12 @@ class NotServing(NotMaster):
 
 
 class Requests:
-    """Requests by token. Tokens of two incarnations differ, so a late reply reaches no other request."""
+    """Requests by token. Tokens of two incarnations, and of two replicas, differ: a reply that is late, or
+    for another replica, reaches no request here."""
 
-    def __init__(self, reactor: ClockPort, incarnation: int) -> None:
+    def __init__(self, reactor: ClockPort, incarnation: int, replica: int = 0) -> None:
         self._reactor = reactor
-        self._token = (incarnation & 0x7FFFFFFF) << 32
+        self._token = (((incarnation << 8) | (replica & 0xFF)) & 0x7FFFFFFF) << 32
         self._waiting: dict[int, Deferred[Note]] = {}
         self._hosts: dict[int, int] = {}
         """By token, the only server whose agents may answer."""

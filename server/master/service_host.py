@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-import msgspec
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 
-from ...agents import AgentId, Note
+from ...agents import Note
 from ...client.local.server import LocalListener
 from ...engine import Effects
 from ...engine.error_text import described, error_text, located
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
-from ...services.base import EmissionCallback, Service, ServiceError
+from ...services.base import EmissionCallback, ServerView, Service, ServiceError, ViewCallback
 from ...services.context_base import ServiceContextBase
 from ..config import ServiceSpec
 from ..context import ReplicaContext
@@ -65,7 +64,7 @@ class _Context(ServiceContextBase):
         self.server_name = context.server.name
         self.replica = context.replica.id
         self.host = context.replica.host
-        self.leased = LeasedReactor(context.reactor, submissions.may_act)
+        self.leased = LeasedReactor(context.reactor, services.may_act)
         # It passes on what it does not have itself, which a type checker cannot see.
         self.reactor = cast("ReactorPort", self.leased)
         self.threads = ServiceThreads(context.reactor)
@@ -73,6 +72,13 @@ class _Context(ServiceContextBase):
         """The line that the service has set with `status`."""
         self.lacked = ""
         """The class of another service that this one needs and that could not start; "" if none."""
+
+    @property
+    def homes(self) -> bool:
+        return self._context.settings.node.homes
+
+    def follow_views(self, callback: ViewCallback) -> None:
+        self._services.follow_views(self, callback)
 
     @property
     def peers(self) -> Sequence[tuple[int, str, str]]:
@@ -132,21 +138,35 @@ class _Context(ServiceContextBase):
 class Services:
     """The services of a replica: started in the order of the XML, stopped in the opposite order.
 
-    A service that cannot start is logged, counted (``services_failed``) and tried again while this replica is
-    master. The others run meanwhile: a server whose metrics page cannot listen still serves its clients.
+    A service that cannot start is logged, counted (``services_failed``) and tried again while this replica
+    serves. The others run meanwhile: a server whose metrics page cannot listen still serves its clients.
     Starts and stops never overlap.
     """
 
-    def __init__(self, context: ReplicaContext, submissions: Submissions, addresses: Addresses) -> None:
-        """`addresses` are those of the replicas of this server."""
+    def __init__(
+        self,
+        context: ReplicaContext,
+        submissions: Submissions,
+        addresses: Addresses,
+        specs: Sequence[ServiceSpec] | None = None,
+        beside: "Services | None" = None,
+    ) -> None:
+        """`addresses` are those of the replicas of this server.
+
+        specs: the services, in order; None for all that the replica has. beside: the services that run on
+        this replica whether it is master or not; these here may ask for them.
+        """
         self.failed: dict[str, str] = {}
         """Why services could not start so far, by their class."""
-        self.limits: dict[str, int] = {}
+        self.limits: dict[str, int] = {} if beside is None else beside.limits
         """The largest value that this process allows for a setting, by the name of the setting."""
+        self.may_act: Callable[[], bool] = submissions.may_act
+        """Returns whether delayed calls of services may happen now."""
+        self._beside = beside
         self._context = context
         self._submissions = submissions
         self._addresses = addresses
-        self._specs = (*context.replica.services, LOCAL_CONNECTIONS)
+        self._specs = tuple(specs) if specs is not None else (*context.replica.services, LOCAL_CONNECTIONS)
         self._running: dict[int, tuple[_Context, Service]] = {}
         """By their position in the XML."""
         self._order = 0
@@ -154,6 +174,8 @@ class Services:
         self._turns = DeferredLock()
         self._retry: DelayedCallPort | None = None
         self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
+        self._followers: list[tuple[_Context, ViewCallback]] = []
+        self._view: ServerView | None = None
         self.listen_local: Callable[[LocalListener | None], None] = _nobody
         """Called with what serves the connections of clients in this process, and with None at its end."""
         self.waiting: list[Callable[[], None]] = []
@@ -180,6 +202,18 @@ class Services:
         """Call back for each emission on the topic."""
         self._topics.setdefault(topic, []).append((context, callback))
 
+    def follow_views(self, context: _Context, callback: ViewCallback) -> None:
+        """Call back with the view of the replicas, now and whenever it changes."""
+        self._followers.append((context, callback))
+        if self._view is not None:
+            callback(self._view)
+
+    def view_changed(self, view: ServerView) -> None:
+        """Pass on that another view is active."""
+        self._view = view
+        for _, callback in list(self._followers):
+            self._guard("a follower of the view", callback, view)
+
     def sibling(self, service: type[S]) -> S | None:
         """Return the running service of a class, None if there is none."""
         return next(iter(self.siblings(service)), None)
@@ -187,7 +221,8 @@ class Services:
     def siblings(self, service: type[S]) -> list[S]:
         """Return the running services of a class, in the order of the XML."""
         running = (self._running[position][1] for position in sorted(self._running))
-        return [each for each in running if isinstance(each, service)]
+        beside = [] if self._beside is None else self._beside.siblings(service)
+        return [*beside, *(each for each in running if isinstance(each, service))]
 
     def bounded(self, name: str, value: str) -> str:
         """Return the value of a setting, bounded by what this process allows: see `limits`."""
@@ -205,7 +240,8 @@ class Services:
     def failed_one(self, service: type[Service]) -> str:
         """Return the name of a service if it could not start, "" otherwise."""
         name = f"{service.__module__}:{service.__qualname__}"
-        return service.__name__ if name in self.failed else ""
+        beside = self._beside is not None and name in self._beside.failed
+        return service.__name__ if beside or name in self.failed else ""
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
         """Call back when clients may send, at once if they may now."""
@@ -226,7 +262,7 @@ class Services:
             for _, callback in self._topics.get(topic, ()):
                 self._guard(f"a subscriber of {topic}", callback, agent, message)
 
-    def _guard(self, what: str, callback: Callable[..., None], *args: AgentId | msgspec.Struct) -> None:
+    def _guard(self, what: str, callback: Callable[..., None], *args: Any) -> None:
         """Call a callback and log its error: one service must not keep the others from their events."""
         try:
             callback(*args)
@@ -271,6 +307,7 @@ class Services:
             del self._running[position]
             for subscribers in self._topics.values():
                 subscribers[:] = [each for each in subscribers if each[0] is not context]
+            self._followers = [each for each in self._followers if each[0] is not context]
             await self._stop_one(spec, context, service)
         else:
             if self.failed.pop(spec.class_name, None) is not None:
@@ -279,6 +316,7 @@ class Services:
     async def _stop(self) -> None:
         self.failed = {}
         self._topics.clear()
+        self._followers.clear()
         self.waiting.clear()
         running, self._running = self._running, {}
         for position in sorted(running, reverse=True):
@@ -304,5 +342,5 @@ class Services:
             # The failure of the required service has been reported already.
             (self._context.log if lacked else self._context.announce)(
                 f"service {spec.short_name} cannot start: {reason}; "
-                "it is tried again while this replica is master"
+                "it is tried again while this replica serves"
             )

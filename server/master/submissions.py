@@ -16,7 +16,7 @@ class Submissions:
     def __init__(self, context: ReplicaContext, port: NodePort) -> None:
         self._port = port
         self._clock = context.clock
-        self._requests = Requests(context.reactor, context.incarnation)
+        self._requests = Requests(context.reactor, context.incarnation, context.replica.id)
         self._uncommitted: dict[int, Deferred[Note | None]] = {}
         """By token, the deferreds of `submit` that have not fired."""
         self._failures: dict[int, Note] = {}
@@ -36,6 +36,10 @@ class Submissions:
         """Return whether the replica serves, and holds the lease at this moment."""
         node = self._port.node
         return node.serving and node.channel.holds_lease(self._clock())
+
+    def posting(self) -> bool:
+        """Return whether this replica takes what its services post."""
+        return self._port.node.posting
 
     def post(self, notes: list[Note]) -> None:
         """Put notifications into the next batch; they are dropped when this replica is not master."""
@@ -58,7 +62,7 @@ class Submissions:
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
         """Post a notification; fires with its reply, or fails with TimeoutError. Raises NotServing."""
-        if not self._port.node.serving:
+        if not self._port.node.posting:
             raise NotServing("this replica is not the master")
         token, reply = self._requests.new(timeout_s, _answering(note))
         self.post([Note(note.to, note.sender, note.type, note.payload, token)])

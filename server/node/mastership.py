@@ -83,6 +83,11 @@ class Mastership:
         """Whether the outputs of so many entries wait for the slaves that no more are submitted."""
         return self._held is not None and self._held.full
 
+    @property
+    def accepting(self) -> bool:
+        """False while no more input should come."""
+        return self.serving and not self.queue.full
+
     # Batches
 
     def switch(self, versions: dict[str, int]) -> None:
@@ -126,10 +131,18 @@ class Mastership:
     def delivered(self, now: float, index: int, stamp_ns: int) -> list[int]:
         """Record that an entry is being applied. Return the tokens of its notifications."""
         self.advance_stamp(now, stamp_ns)
-        self._tick_queued = False
         if self._flight and self._flight[0][0] <= index:
+            self._tick_queued = False
             return self._flight.popleft()[1]
         return []
+
+    def forwarded_stamp(self, now: float, wall_ns: int) -> int | None:
+        """Return the stamp of entries that members have forwarded, None while none may be ordered."""
+        engine = self._engine
+        if not self.serving or self.switching or engine.classes.ahead or not engine.birth or self._full:
+            return None
+        self._stamp_ns, self._stamp_at = self._stamp(now, wall_ns), now
+        return self._stamp_ns
 
     def advance_stamp(self, now: float, stamp_ns: int) -> None:
         """Make the stamps of later batches not lower than this one."""

@@ -42,7 +42,9 @@ from ...hachannel.model.log import Applied, Committed
 from ...hachannel.model.settings import ANNOUNCE_AFTER_S
 from .class_switch import ClassSwitch
 from .divergence import DivergenceDetector
+from .entry_sentences import skipped_reaction, slow_entry
 from .held_outputs import HeldOutputs
+from .home import Home
 from .mastership import Mastership
 from .outputs import NodeSettings, Output, QueuePuts, RoleChange
 from .state_transfer import StateTransfer, Unusable
@@ -100,6 +102,9 @@ class Node:
         self._switch = ClassSwitch(self.me, engine, channel, self._mastership, self._log)
         self._divergence.on_classes = self._switch.received
         self._wall_clock = WallClock()
+        self._home = Home(channel, engine, self.settings) if self.settings.homes else None
+        self._now, self._wall_ns = 0.0, 0
+        channel.stamp_forwarded(self._forwarded_stamp)
 
     # Queries
 
@@ -133,8 +138,17 @@ class Node:
         are held back (see `agents.congestion`), and two servers for which much waits would wait for each
         other.
         """
-        mastership = self._mastership
-        return mastership.serving and not mastership.queue.full
+        return self._mastership.accepting if self._home is None else self._home.accepting
+
+    @property
+    def net_accepting(self) -> bool:
+        """False while other servers should not send more: `accepting`, for the master's own queue."""
+        return self._mastership.accepting
+
+    @property
+    def posting(self) -> bool:
+        """Whether `post` takes notifications: this replica is the master, or one that serves clients."""
+        return self._mastership.serving or (self._home is not None and self._home.active)
 
     @property
     def only_digest_left(self) -> bool:
@@ -163,18 +177,16 @@ class Node:
     @property
     def queued_notes(self) -> int:
         """Notifications waiting for a batch."""
-        return self._mastership.queue.notes
+        return self._mastership.queue.notes + (0 if self._home is None else self._home.queue.notes)
 
     def deadline(self, now: float, wall_ns: int) -> float | None:
         """Return when to call `tick` next, on the clock of `now`; None for never."""
         if self._ended:
             return None
-        due = self.channel.deadline
-        mastership_due = self._mastership.deadline(now, wall_ns)
-        for at in (self._announce_at, self._outcomes_at, self._divergence.due, mastership_due):
-            if at is not None:
-                due = at if due is None else min(due, at)
-        return due
+        due, mastership_due = self.channel.deadline, self._mastership.deadline(now, wall_ns)
+        home_due = None if self._home is None else self._home.deadline
+        times = (due, self._announce_at, self._outcomes_at, self._divergence.due, mastership_due, home_due)
+        return min((at for at in times if at is not None), default=None)
 
     def pending(self, server: int) -> tuple[int, list[Note]]:
         """Return what another server has not acknowledged and may be sent: see `Engine.pending`."""
@@ -250,6 +262,8 @@ class Node:
         self._mastership.retiring = True
         self._master_gone = master != self.me and (link is None or not link.connected)
         self._mastership.stop("all replicas stop")
+        if self._home is not None:
+            self._home.end("all replicas stop")
         self._run(now, wall_ns)
 
     def change(self, now: float, wall_ns: int, request: Callable[[Channel, float], bool]) -> bool:
@@ -264,7 +278,11 @@ class Node:
         Imports the class of an agent to be created: see `Engine.checked`.
         `Output.committed` returns the token. Returns False, and does nothing, if the node does not serve.
         """
-        mastership = self._mastership
+        mastership, home = self._mastership, self._home
+        if home is not None and home.active and self.engine.birth:
+            if notes:
+                home.queue.add_notes(self.engine.checked(notes), token)
+            return True
         if mastership.serving and notes:
             mastership.queue.add_notes(self.engine.checked(notes), token)
         return mastership.serving
@@ -310,6 +328,8 @@ class Node:
         mastership = self._mastership
         if mastership.role_changes:
             out.roles, mastership.role_changes = mastership.role_changes, []
+        if self._home is not None and self._home.changes:
+            out.homes, self._home.changes = self._home.changes, []
         return out
 
     def work(self, now: float, wall_ns: int) -> bool:
@@ -331,21 +351,16 @@ class Node:
 
     def log_slow_entry(self, seconds: float) -> None:
         """Log the entry that the last call of `work` applied, if any, because it took `seconds`."""
-        reactions = self._latest
-        if reactions:
-            last = reactions[-1]
-            self._out.lines.append(
-                f"entry {last.index} took {seconds:.1f} s, in which this replica answered nobody (or this "
-                "process stood still): "
-                f"{len(reactions)} reaction{'s' if len(reactions) > 1 else ''}, the last one of {last.agent} "
-                f"({last.cls or 'the platform'}) to {last.type}; long work belongs outside of agents"
-            )
+        if self._latest:
+            self._out.lines.append(slow_entry(self._latest, seconds))
 
     # Outputs of the channel
 
     def _run(self, now: float, wall_ns: int) -> None:
         """Collect the outputs of the channel and submit batches until there is nothing new."""
         channel, out, mastership, held = self.channel, self._out, self._mastership, self._held
+        home = self._home
+        self._now, self._wall_ns = now, wall_ns
         self._watch_lease(now)
         announce = self._announce_at is not None and now >= self._announce_at
         if self._outcomes_at is not None and now >= self._outcomes_at:
@@ -369,6 +384,8 @@ class Node:
             settled = mastership.serving and standing.role == "master" and mastership.unsettled_since is None
             if not (settled or self._events):
                 mastership.follow_role(now, standing)
+            if home is not None and not mastership.retiring:
+                home.follow(now, standing, mastership.serving)
             if lazy:
                 channel.persisted(now, output.token)
                 again = again or not channel.idle
@@ -376,6 +393,8 @@ class Node:
             if mastership.submit(now, wall_ns):
                 if jump := self._wall_clock.observe(now, wall_ns):
                     out.lines.append(jump)
+                continue
+            if home is not None and home.submit(now):
                 continue
             if mastership.lost_leases and not mastership.stops_pending:
                 # The services have stopped: another replica may have the lease.
@@ -437,21 +456,10 @@ class Node:
         if self._mastership.serving:
             until = self.channel.standing.lease_until
             if until is None or now >= until:
-                reason = f"it does not hold the lease{self._skipped_reaction()}"
-                self._out.effects.clear()
+                reason = f"it does not hold the lease{skipped_reaction(self.engine, self._out.effects)}"
+                if self._home is None:
+                    self._out.effects.clear()
                 self._mastership.stop(reason)
-
-    def _skipped_reaction(self) -> str:
-        """Return the end of the sentence about a lost lease: the reaction that was skipped, or ""."""
-        position = self.engine.current.skipped
-        for effects in self._out.effects:
-            for row in effects.trace:
-                if row.position == position and row.error:
-                    return (
-                        f": the reaction of agent {row.agent} ({row.cls}) to {row.type} in entry {row.index} "
-                        "took too long; it was skipped, as the administrator ordered, and is undone"
-                    )
-        return ""
 
     def _on_event(self, now: float, event: Event) -> None:
         if isinstance(event, Deliver):
@@ -473,6 +481,8 @@ class Node:
     def _deliver(self, now: float, event: Deliver) -> None:
         mastership = self._mastership
         tokens = mastership.delivered(now, event.index, event.stamp_ns)
+        if self._home is not None:
+            tokens += self._home.delivered(event.source)
         try:
             effects = self.engine.apply(event.index, event.stamp_ns, event.payload)
         except (EngineStopped, Nondeterministic) as error:
@@ -523,6 +533,8 @@ class Node:
             self._out.effects.append(effects)
             if outcome and held is None and self._divergence.compared:
                 self._divergence.answered(now, effects.index, outcome)
+        elif self._home is not None and self._home.active:
+            self._out.effects.append(effects)
 
     def _release(self, held: HeldOutputs) -> None:
         """Let those outputs leave that all slaves have confirmed."""
@@ -562,6 +574,9 @@ class Node:
             # Written together with the record of the new start of the log: the disk has both or neither.
             self._out.installed = installed
 
+    def _forwarded_stamp(self) -> int | None:
+        return self._mastership.forwarded_stamp(self._now, self._wall_ns)
+
     def _stage(self, part: StagedPart) -> None:
         self._out.staged.append(part)
 
@@ -581,3 +596,5 @@ class Node:
             self._out.stopped = sentence
             self._out.failed = failed
             self._mastership.stop(sentence)
+            if self._home is not None:
+                self._home.end(sentence)

@@ -9,7 +9,7 @@ from ...engine import Capture, Effects, Reaction, StagedPart
 from ...hachannel import LogRecord, Message, Seat, ViewEvent
 from .batching import BatchLimits
 
-__all__ = ["NodeSettings", "Output", "QueuePuts", "RoleChange"]
+__all__ = ["HomeChange", "NodeSettings", "Output", "QueuePuts", "RoleChange"]
 
 
 @attrs.frozen
@@ -26,6 +26,8 @@ class NodeSettings:
     answers: str = "committed"
     """"committed": the outputs of an entry leave once it is committed and applied by the master;
     "confirmed": once all members of the view have applied it, with the same outcome."""
+    homes: bool = False
+    """Clients connect to every replica of the view, not to the master alone."""
     unsettled_s: float = 1.5
     """Seconds after which a master that cannot commit stops its services, because another replica may run
     them. Shorter interruptions are normal after the loss of a slave, and clients need not notice them."""
@@ -41,6 +43,16 @@ class RoleChange:
     """True with `master` if no entry was ever committed in the life of the cluster."""
     reason: str
     """The reason, for the log."""
+
+
+@attrs.frozen
+class HomeChange:
+    """The order to start the services for clients on this replica, or to stop them; see `home`."""
+
+    active: bool
+    first_time: bool
+    """True with `active` if no entry was ever committed in the life of the cluster."""
+    reason: str
 
 
 @attrs.frozen
@@ -74,7 +86,9 @@ class Output:
     """The whole state, if it was replaced: to be made durable together with `persist`, atomically. With
     `Capture.staged`, the staged agents replace those on the disk."""
     effects: list[Effects]
-    """Effects of entries applied as master. They are committed, and are to be carried out."""
+    """Effects of entries applied as master, or as home. They are committed, and are to be carried out."""
+    homes: list[HomeChange]
+    """Services for clients to start or stop on this replica."""
     puts: list[QueuePuts]
     """Notifications for the queues of this process, whatever the role of the replica."""
     state_after: int | None
@@ -108,6 +122,7 @@ class Output:
         self.token = 0
         self.installed = None
         self.effects = []
+        self.homes = []
         self.puts = []
         self.state_after = None
         self.trace = []

@@ -76,6 +76,7 @@ class OutputDispatch:
             self._trace.write(out.trace)
         for view in out.views:
             self._trace.view(view)
+            self._master.view_changed(view)
         for line in out.lines:
             context.log(line)
         for sentence in out.divergences:

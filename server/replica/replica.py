@@ -20,7 +20,7 @@ from ..local.local_replica import LocalReplica
 from ..master.master import MasterSide
 from ..master.service_host import STOP_TIMEOUT_S
 from ..node.node import Node
-from ..node.outputs import Output, RoleChange
+from ..node.outputs import HomeChange, Output, RoleChange
 from ..storage.data_directory import directory_error
 from ..storage.private_files import exposure
 from .disk import ReplicaDisk
@@ -144,6 +144,8 @@ class Replica:
 
     def _carry_out(self, out: Output) -> None:
         self._outputs.carry_out(out)
+        for home in out.homes:
+            self._follow_home(home)
         for role in out.roles:
             self._follow_role(role)
         if out.stopped:
@@ -156,6 +158,14 @@ class Replica:
             self.hooks.follow(role_of(self.node))
         if self._left is not None and self.node.retired:
             self._node_ended("stopped", False)
+
+    def _follow_home(self, home: HomeChange) -> None:
+        if not home.active:
+            self.context.log(f"this replica serves clients no longer: {home.reason}")
+            self.master.stop_home(home.reason)
+        elif not self._stopping:
+            self.context.log(f"this replica serves clients now: {home.reason}")
+            self.master.start_home(home.first_time)
 
     def _follow_role(self, role: RoleChange) -> None:
         self.trace.role(role)
@@ -189,7 +199,7 @@ class Replica:
             self._stopping = True
             self.context.log("stopping")
             end = partial(self._retire, self.context.reactor.seconds()) if together else self._leave
-            self.master.stop("this replica is stopping").addBoth(lambda _: end())
+            self.master.end("this replica is stopping").addBoth(lambda _: end())
         return done
 
     def _retire(self, asked_at: float) -> None:
@@ -231,7 +241,7 @@ class Replica:
             # The node has written the sentence to the log.
             self.log.show(sentence)
         failure = _failed(sentence) if failed else None
-        self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
+        self.master.end(sentence).addBoth(lambda _: self._finish(failure))
 
     def _finish(self, failure: Failure | None) -> None:
         """Close everything after the end of the node, then fire `stopped`."""

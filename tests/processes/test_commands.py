@@ -178,7 +178,7 @@ def test_a_service_that_cannot_start_is_told_and_started_later(begin: Begin, pla
         assert line.startswith(
             f"s1.0 service TcpProxyService cannot start: port {port} of localhost cannot be listened on ("
         )
-        assert line.endswith("it is tried again while this replica is master")
+        assert line.endswith("it is tried again while this replica serves")
     up.until("s1.0 service TcpProxyService has started now")
 
 

@@ -17,6 +17,7 @@ PACKAGES = (
     "client",
     "demo",
     "engine",
+    "groups",
     "hachannel",
     "messaging",
     "replay",
@@ -31,6 +32,10 @@ ARROWS: dict[str, set[str]] = {
     "hachannel": set(),
     "engine": {"agents"},
     "client": {"agents"},
+    "groups": {
+        *("agents", "client", "hachannel.transport", "server.admin", "server.cli", "server.config"),
+        *("services.base", "services.client_connection", "services.client_connections"),
+    },
     "messaging": {
         *("agents", "client", "server.admin", "server.cli", "server.config"),
         # `quorate bench` puts a recorded load on a server.
@@ -59,6 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("codec", "model", "journal", "replication", "transfer", "view_change", "membership", "protocol"),
         *("transport", "group"),
     ),
+    "groups": ("agents", "home_stream", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
@@ -87,6 +93,7 @@ HOMES = {
         "hachannel/group/",
         "server/",
         "services/",
+        "groups/service.py",
         "client/twisted.py",
         "client/twisted_listener.py",
         "client/twisted_agents.py",
@@ -107,6 +114,9 @@ PURE = (
     "agents/",
     "engine/",
     "hachannel/",
+    "groups/agents/",
+    "groups/home_stream.py",
+    "groups/client/membership.py",
     "messaging/agents/",
     "client/attempts.py",
     "client/delayed_ack.py",
@@ -117,6 +127,7 @@ PURE = (
     "client/reply_window.py",
     "client/session.py",
     "client/states.py",
+    "client/stream_positions.py",
     "server/node/",
     "replay/intake.py",
     "replay/schema.py",

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from quorate.agents import Agent, AgentId, Context, Note, Notification, Opaque, reacts
 from quorate.client.frames import MAGIC, VERSION, FrameBuffer, Hello, decode_server_frame, encode_frame
 from quorate.client.session import Session
-from quorate.services.base import Service
+from quorate.services.base import ServerView, Service, ViewCallback
 from quorate.services.client_connection import ClientConnection
 from quorate.services.manager import ConnectionManager
 from quorate.services.tcp import TcpProxyService
@@ -130,6 +130,7 @@ class FakeContext:
     def __init__(self, harness: Harness, args: str = "2560"):
         self.harness = harness
         self.server_id, self.server_name, self.replica, self.host = 0, "s0", 0, "localhost"
+        self.homes = False
         self.peers = [(0, "localhost", args), (1, "localhost", "2561"), (2, "far.example", "2562 60")]
         self.reactor = Reactor()
         self.accepting = True
@@ -187,6 +188,9 @@ class FakeContext:
         self.reactor.callLater(timeout_s, late)
         self.post([msgspec.structs.replace(note, request=token)])
         return deferred
+
+    def follow_views(self, callback: ViewCallback) -> None:
+        callback(ServerView((1, 0), (0,)))
 
     def subscribe(self, topic: str, callback: Callable[[AgentId, msgspec.Struct], None]) -> None:
         self._subscribers.append((topic, callback))

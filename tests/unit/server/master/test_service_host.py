@@ -113,7 +113,7 @@ def test_a_service_that_cannot_start_is_logged_and_the_others_run() -> None:
     assert happened == ["init a True", "stop a", "init c True"]
     assert [name.rpartition(":")[2] for name in running.failed] == ["Broken", "Missing"]
     assert host.metrics.counters == {"services_failed": 2}
-    again = "; it is tried again while this replica is master"
+    again = "; it is tried again while this replica serves"
     assert host.told[0] == f"service Broken cannot start: port 1 is taken{again}"
 
 

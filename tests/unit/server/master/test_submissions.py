@@ -9,6 +9,7 @@ from twisted.internet.task import Clock
 
 from quorate import Agent, Context, ExceptionNotification, Notification, UnknownAgent, reacts
 from quorate.agents import Note, outside
+from quorate.server.config import Replica
 from quorate.server.master.requests import NotServing
 from quorate.server.master.submissions import Submissions
 from quorate.testing.harness import Harness
@@ -39,9 +40,15 @@ class Master:
         self.harness.deploy(Sum, name="sum")
         self.serving = True
         self.waiting: list[tuple[Note, int | None]] = []
-        context: Any = SimpleNamespace(reactor=Clock(), incarnation=7, clock=lambda: 0.0)
+        context: Any = SimpleNamespace(
+            reactor=Clock(), incarnation=7, clock=lambda: 0.0, replica=Replica(0, "localhost")
+        )
         port: Any = SimpleNamespace(node=self, flush_soon=lambda: None)
         self.submissions = Submissions(context, port)
+
+    @property
+    def posting(self) -> bool:
+        return self.serving
 
     def post(self, notes: list[Note], token: int | None = None) -> bool:
         self.waiting += [(note, token) for note in notes]

@@ -1,0 +1,75 @@
+"""Notifications about where a client is connected, and whether it is suspected to have failed.
+
+The proxy agent of a client is the authority on both. The replica that carries the TCP connection of a client
+is its *home*; every handshake of the client has a higher number, its *attempt*, so that what an earlier home
+says about an earlier attempt changes nothing. Used in servers with ``mode="group"``.
+"""
+
+import attrs
+import msgspec
+
+from .notification import Notification
+
+__all__ = ["ClientMoved", "ConnectionPresence", "ExpireCheck", "HomesChanged", "Moved", "Suspect", "Trust"]
+
+
+@attrs.frozen
+class Suspect(Notification, name="quorate.connection.suspect"):
+    """Notice to a proxy, of its home or of an agent that watches it: nothing is heard from the client."""
+
+    attempt: int
+    """The attempt that failed. The notice counts only if there was no later one."""
+    expire_s: float
+    """The connection expires if the client does not come back within this time."""
+
+
+@attrs.frozen
+class Trust(Notification, name="quorate.connection.trust"):
+    """Notice of the home to a proxy: the client is heard again, on the same TCP connection."""
+
+    attempt: int
+
+
+@attrs.frozen
+class ExpireCheck(Notification, name="quorate.connection.expire-check"):
+    """Timer of a proxy, sent to itself when its client has been suspected for long enough."""
+
+    suspicion: int
+
+
+@attrs.frozen
+class ConnectionPresence(Notification, name="quorate.connection.presence"):
+    """Notice of a proxy to the agents that watch its presence: at once, and when something of it changes."""
+
+    user: str
+    home: int
+    """The replica that has the TCP connection, or had the last one."""
+    attempt: int
+    suspected: bool
+
+
+@attrs.frozen
+class Moved(Notification, name="quorate.connection.moved"):
+    """Notice of a proxy to the connection manager: its client is connected to another replica."""
+
+    home: int
+
+
+@attrs.frozen
+class HomesChanged(Notification, name="quorate.connection.homes-changed"):
+    """Notice of the master: the replicas that clients may be connected to, with the number of their view."""
+
+    view: list[int]
+    """Views are compared by these numbers, the first one first."""
+    homes: list[int]
+    rehome_s: float = 2.0
+    """A client of a replica that has gone is suspected unless it connects to another one in this time."""
+    expire_s: float = 30.0
+    """The connection of a client that was suspected for so long ends."""
+
+
+class ClientMoved(msgspec.Struct, array_like=True, frozen=True):
+    """Emitted by a proxy: its client has connected, so TCP connections of earlier attempts end."""
+
+    home: int
+    attempt: int

@@ -1,0 +1,1 @@
+"""Groups for clients: casting, membership, and applications that the members replicate."""
