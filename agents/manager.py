@@ -10,8 +10,8 @@ from .builtin import Created, CreateFailed
 from .context import Context
 from .ids import FIRST_CONNECTION_STAMP, AgentId, outside
 from .notification import Notification
-from .presence import HomesChanged, Moved
-from .proxy import CloseConnection, ConnectionEnded, MasterChanged, ProxyAgent
+from .presence import DescribeHomes, DrainHome, HomeDrained, Homes, HomesChanged, Moved
+from .proxy import CLIENT_TOPIC, CloseConnection, ConnectionEnded, MasterChanged, ProxyAgent
 
 __all__ = [
     "DEFAULT_MAX_CONNECTIONS",
@@ -91,12 +91,15 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
     view: list[int] = attrs.field(factory=list[int])
     live_homes: list[int] = attrs.field(factory=list[int])
     """The replicas of the last view."""
+    drained: list[int] = attrs.field(factory=list[int])
+    """The replicas that take no clients, as an administrator has ordered."""
 
     @reacts
     def open(self, ctx: Context, note: Open) -> None:
         """Create the proxy agent of a connection."""
         self._only_from_service(ctx)
-        if note.home is not None and overloaded(note.balance, note.home, self.loads, self.live_homes):
+        homes = [each for each in self.live_homes if each not in self.drained]
+        if note.home is not None and overloaded(note.balance, note.home, self.loads, homes):
             ctx.send(ctx.sender, OpenRefused("this replica has more clients than the others", elsewhere=True))
             return
         if len(self.connections) + len(self.local) >= note.max_connections:
@@ -139,6 +142,28 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
         self._only_from_service(ctx)
         if note.view > self.view:
             self.view, self.live_homes = note.view, note.homes
+
+    @reacts
+    def describe_homes(self, ctx: Context, _: DescribeHomes) -> None:
+        """Answer with the replicas and the clients that each has."""
+        ctx.send(ctx.reply_to, self._homes())
+
+    @reacts
+    def drain(self, ctx: Context, note: DrainHome) -> None:
+        """Have the clients of a replica leave it, or let them use it again."""
+        self._only_from_service(ctx)
+        left = [each for each in self.live_homes if each not in (*self.drained, note.home)]
+        if note.drained and not left:
+            problem = "no other replica of the view is left that clients could use"
+            ctx.send(ctx.reply_to, attrs.evolve(self._homes(), problem=problem))
+            return
+        self.drained = sorted({*self.drained, note.home} if note.drained else {*self.drained} - {note.home})
+        ctx.emit(CLIENT_TOPIC, HomeDrained(note.home, note.drained))
+        ctx.send(ctx.reply_to, self._homes())
+
+    def _homes(self) -> Homes:
+        loads = {home: load for home, load in sorted(self.loads.items()) if load}
+        return Homes(self.view, self.live_homes, loads, self.drained)
 
     def _settle(self, connection: str, home: int | None) -> None:
         former = self.homes.pop(connection, None)

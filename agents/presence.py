@@ -10,7 +10,19 @@ import msgspec
 
 from .notification import Notification
 
-__all__ = ["ClientMoved", "ConnectionPresence", "ExpireCheck", "HomesChanged", "Moved", "Suspect", "Trust"]
+__all__ = [
+    "ClientMoved",
+    "ConnectionPresence",
+    "DescribeHomes",
+    "DrainHome",
+    "ExpireCheck",
+    "HomeDrained",
+    "Homes",
+    "HomesChanged",
+    "Moved",
+    "Suspect",
+    "Trust",
+]
 
 
 @attrs.frozen
@@ -66,6 +78,44 @@ class HomesChanged(Notification, name="quorate.connection.homes-changed"):
     """A client of a replica that has gone is suspected unless it connects to another one in this time."""
     expire_s: float = 30.0
     """The connection of a client that was suspected for so long ends."""
+
+
+@attrs.frozen
+class DescribeHomes(Notification, name="quorate.connection.describe-homes"):
+    """Question to the connection manager. Answered with `Homes`."""
+
+
+@attrs.frozen
+class DrainHome(Notification, name="quorate.connection.drain-home"):
+    """Order of an administrator to the connection manager: clients leave a replica, or may use it again.
+
+    Answered with `Homes`.
+    """
+
+    home: int
+    drained: bool
+
+
+@attrs.frozen
+class Homes(Notification, name="quorate.connection.homes"):
+    """Answer to `DescribeHomes` and `DrainHome`."""
+
+    view: list[int]
+    """The number of the last view."""
+    homes: list[int]
+    """The replicas of that view."""
+    loads: dict[int, int]
+    """Connections by replica, also of one that has gone."""
+    drained: list[int]
+    problem: str = ""
+    """Why an order was refused; "" if it was not."""
+
+
+class HomeDrained(msgspec.Struct, array_like=True, frozen=True):
+    """Emitted by the connection manager: the clients of a replica are to leave it, or may use it again."""
+
+    home: int
+    drained: bool
 
 
 class ClientMoved(msgspec.Struct, array_like=True, frozen=True):

@@ -17,8 +17,10 @@ from .client.errors import (
     StateLost,
 )
 from .client.events import GroupEvent, Member, Message, Ready, Suspicion, Trust, View
+from .client.replicated import Application, Replicated, replicate
 
 __all__ = [
+    "Application",
     "AsyncGroup",
     "AsyncMembership",
     "CastTooLarge",
@@ -34,8 +36,10 @@ __all__ = [
     "NoMembers",
     "NotAMember",
     "Ready",
+    "Replicated",
     "StateLost",
     "Suspicion",
     "Trust",
     "View",
+    "replicate",
 ]

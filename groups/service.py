@@ -105,7 +105,16 @@ class GroupService(Service):
         del self._clients[link.proxy]
         for group in client.groups:
             self._drop_reader(group, link.proxy)
-        if client.groups and client.link is link and not self._stopped:
+        if not client.groups or client.link is not link or self._stopped:
+            return
+        if link.ended_here:
+            # The client was sent to another replica.
+            self._ctx.reactor.callLater(self._rehome_s, self._suspect, link)
+        else:
+            self._suspect(link)
+
+    def _suspect(self, link: ClientConnection) -> None:
+        if link.proxy is not None and not self._stopped:
             self._send(link.proxy, Suspect(link.attempt, self._expire_s))
 
     def acknowledged(self, link: ClientConnection, ack: StreamAck) -> None:
@@ -281,7 +290,7 @@ class GroupService(Service):
         client.silent_ticks += 1
         if client.silent_ticks >= self._silence_ticks and not client.suspected:
             client.suspected = True
-            self._send(member, Suspect(link.attempt, self._expire_s))
+            self._suspect(link)
 
     def _view_changed(self, view: ServerView) -> None:
         if view.members[0] != self._ctx.replica:

@@ -129,6 +129,8 @@ class ClientConnection(TwistedProtocol):
         """Whether either side has ended the connection."""
         self.heard_at = reactor.seconds()
         """When bytes came from the client last, by the clock of the reactor."""
+        self.ended_here = False
+        """Whether this server has ended the connection, so that the client, if it lives, opens another."""
         self.on_writable: Callable[[], None] | None = None
         """Called when the buffer of the transport has room again."""
         self._owner = owner
@@ -340,7 +342,7 @@ class ClientConnection(TwistedProtocol):
         """Send a Bye frame and close."""
         if self.closed:
             return
-        self.closed = True
+        self.closed = self.ended_here = True
         self._cancel_timer()
         self._tcp.write(encode_frame(Bye(code, text)))
         self._tcp.unregisterProducer()
@@ -351,7 +353,7 @@ class ClientConnection(TwistedProtocol):
     def _disconnect(self, reason: str) -> None:
         """Abort the TCP connection. The client reopens it and gets what is missing."""
         self._owner.log(f"client {self.peer}: {reason}; its TCP connection is dropped")
-        self.closed = True
+        self.closed = self.ended_here = True
         self._cancel_timer()
         self._tcp.abortConnection()
 

@@ -16,7 +16,7 @@ from ..agents.envelope import Note
 from ..agents.ids import AgentId, outside
 from ..agents.manager import Opened, OpenRefused
 from ..agents.notification import decode
-from ..agents.presence import ClientMoved
+from ..agents.presence import ClientMoved, HomeDrained
 from ..agents.proxy import (
     CLIENT_INPUT,
     CLIENT_TOPIC,
@@ -123,6 +123,9 @@ class ClientConnections(Service):
     def open_connection(self, link: ClientConnection, hello: Hello) -> None:
         """Open or reopen the connection that a client asks for."""
         raise NotImplementedError
+
+    def home_drained(self, message: HomeDrained) -> None:
+        """Process that clients are to leave a replica, or may use it again."""
 
     def replica_endpoints(self) -> list[tuple[str, int]]:
         """Return host and port of each replica, for clients that reconnect; none if they cannot."""
@@ -280,6 +283,8 @@ class ClientConnections(Service):
             self.ctx.count("denied")
             self.log(f"user {message.user} of connection {proxy} was denied {message.text}")
             return
+        if isinstance(message, HomeDrained):
+            self.home_drained(message)
         for link in list(self._routes.get(proxy, ())):
             if isinstance(message, ClientOutput):
                 link.send_output(message)

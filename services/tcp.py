@@ -5,7 +5,7 @@ Source: HA Joram specification, sections 5.1.2 to 5.1.6. `ClientConnections` car
 service accepts them on a port, and checks users and passwords.
 """
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -15,6 +15,7 @@ from twisted.internet.protocol import Factory
 
 from ..agents.ids import FIRST_CONNECTION_STAMP, AgentId, connection_manager
 from ..agents.manager import DEFAULT_MAX_CONNECTIONS, Open
+from ..agents.presence import DescribeHomes, HomeDrained, Homes
 from ..agents.proxy import Reopen
 from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello
 from ..hachannel.transport.addresses import listening_interface
@@ -27,6 +28,9 @@ from .failed_logins import FailedLogins
 from .manager import ConnectionManager, note_from_service
 
 __all__ = ["ProxySettings", "TcpProxyService"]
+
+
+DRAINED: Final = "this replica is being drained of clients; connect to another one"
 
 
 @attrs.frozen
@@ -102,6 +106,8 @@ class TcpProxyService(ClientConnections):
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
         self._failed_logins = FailedLogins()
+        self._drained = False
+        """An administrator has ordered the clients to use other replicas."""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:  # noqa: ARG002
         """Listen. Raises ServiceError: wrong arguments, no ConnectionManager, port taken."""
@@ -112,6 +118,8 @@ class TcpProxyService(ClientConnections):
                 "TcpProxyService needs the users of a ConnectionManager; declare that service before it"
             )
         self.begin(ctx, settings)
+        if ctx.homes:
+            self._ask_drained()
         try:
             self._port = DirectWriteReactor(ctx.reactor).listenTCP(
                 settings.port, _Listener(self), interface=settings.interface
@@ -136,6 +144,22 @@ class TcpProxyService(ClientConnections):
         self.disconnect_all()
         return port.stopListening() if port is not None else None
 
+    def home_drained(self, message: HomeDrained) -> None:
+        """Send the clients of this replica to others, or accept clients again."""
+        if message.home == self._home:
+            self._drained = message.drained
+            for link in list(self.links) if message.drained else ():
+                link.send_bye(ByeCode.UNAVAILABLE, DRAINED)
+
+    def _ask_drained(self) -> None:
+        """Learn whether clients are to use other replicas: this one has just started."""
+
+        def answered(homes: Homes) -> None:
+            self.home_drained(HomeDrained(self.ctx.replica, self.ctx.replica in homes.drained))
+
+        asked = self.ctx.ask(connection_manager(self.ctx.server_id), DescribeHomes(), reply=Homes)
+        cast("Deferred[Homes]", asked).addCallbacks(answered, lambda _: None)
+
     # Opening.
 
     def open_connection(self, link: ClientConnection, hello: Hello) -> None:
@@ -144,6 +168,9 @@ class TcpProxyService(ClientConnections):
             link.send_bye(ByeCode.VERSION, f"this server speaks version {VERSION} of the protocol")
             return
         link.attempt = hello.attempt
+        if self._drained:
+            link.send_bye(ByeCode.UNAVAILABLE, DRAINED)
+            return
         assert self._users is not None
         wait_s = self._failed_logins.wait_s(self.ctx.reactor.seconds(), link.host, hello.user)
         if wait_s is None:

@@ -10,6 +10,7 @@ from ...client import QuorateClientError
 from ...client.connection_base import AsyncIteration, ConnectionBase
 from ...client.pending import Waiter
 from ...client.time_limits import time_limit
+from ..agents.items import MemberInfo
 from ..agents.protocol import GroupDescription
 from .base import GroupBase, MembershipBase, checked_payload, checked_payloads, member_ids
 from .events import GroupEvent, Member, Message
@@ -130,8 +131,13 @@ class AsyncMembership(MembershipBase):
         self._group.core.ready()
 
     @property
+    def first_members(self) -> tuple[MemberInfo, ...]:
+        """The members of the view with which this member has joined."""
+        return self._events.first_members
+
+    @property
     def had_state(self) -> bool:
-        """Whether a member ever had the state of the application."""
+        """Whether a member ever had the state of the application, as of the join."""
         return self._events.had_state
 
     async def leave(self, *, timeout: float | None = None) -> None:

@@ -42,6 +42,8 @@ class MembershipCore:
         self.unacknowledged = 0
         """Bytes taken since the last acknowledgement."""
         self.had_state = False
+        self.first_members: tuple[MemberInfo, ...] = ()
+        """The members of the view with which this one has joined."""
         self.on_event: Callable[[], None] = _nothing
         """Called after events have come, or the end."""
         self._me = me
@@ -61,6 +63,7 @@ class MembershipCore:
         self.taken = answer.index - 1
         self.view = answer.view
         self._members = {info.id: info for info in answer.members}
+        self.first_members = tuple(answer.members)
         me = Member.of(self._members[self._me()])
         self.events.append(View(self.index, self.view, self._view_members(), (me,), ()))
         early, self._early = self._early, []
@@ -129,7 +132,6 @@ class MembershipCore:
         elif isinstance(item, Trusted):
             events.append(Trust(first, self._member(item.member)))
         elif isinstance(item, ReadyItem):
-            self.had_state = True
             info = self._members.get(item.member)
             if info is not None:
                 self._members[item.member] = MemberInfo(info.id, info.user, info.label, ready=True)

@@ -203,6 +203,11 @@ class MemoryReplica:
         self._owner.applying(self)
         self._outputs.carry_out(out)
         self._owner.acted(self, out)
+        for home in out.homes:
+            if home.active:
+                self.master.start_home(home.first_time)
+            else:
+                self.master.stop_home(home.reason)
         for role in out.roles:
             self.roles.append(role)
             self._follow_role(role)

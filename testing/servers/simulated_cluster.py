@@ -78,6 +78,7 @@ class SimulatedCluster:
         services: Sequence[type[Service]] = (),
         guard: Guard | bool = True,
         skew_s: float = 0.0,
+        groups: bool = False,
     ) -> None:
         """Start the server s0 with so many replicas, and wait until it serves.
 
@@ -86,6 +87,7 @@ class SimulatedCluster:
         clients in; they use the virtual clock and network of their machine.
         guard: watches the reactions, see `Guard`; False: nothing does.
         skew_s: the largest error of the wall clock of a machine.
+        groups: the servers have ``mode="group"``: clients connect to every replica, and may form groups.
         Raises ConfigError for a name or property that no configuration may have.
         """
         for service in services:
@@ -105,7 +107,9 @@ class SimulatedCluster:
         self._faults: list[RandomFaults] = []
         self._clients: list[SimulatedClient] = []
         self._keys = 0
-        self.config = simulated_config({"s0": replicas, **(others or {})}, properties or {}, services)
+        self.config = simulated_config(
+            {"s0": replicas, **(others or {})}, properties or {}, services, groups=groups
+        )
         """The configuration of the servers."""
         self._servers = {
             server.name: MemoryServer(
@@ -284,6 +288,23 @@ class SimulatedCluster:
         for id in replicas or tuple(at.paused):
             self._log_fault("resume", at, id)
             at.resume(id)
+
+    def pause_client(self, client: SimulatedClient) -> None:
+        """Stop the process of a client where it stands, as SIGSTOP does, until `resume_client`."""
+        self.log.append(f"{self.now:9.3f} s  pause {client.name}")
+        self._net.pause(client.name)
+
+    def resume_client(self, client: SimulatedClient) -> None:
+        """Let the process of a client go on."""
+        if self._net.is_paused(client.name):
+            self.log.append(f"{self.now:9.3f} s  resume {client.name}")
+            self._net.resume(client.name)
+
+    def kill_client(self, client: SimulatedClient) -> None:
+        """End the process of a client; it is not to be used any more."""
+        self.log.append(f"{self.now:9.3f} s  kill {client.name}")
+        self._net.crash(client.name, 0.0)
+        self._clients.remove(client)
 
     def partition(self, *groups: Collection[int | SimulatedClient], server: str = "s0") -> None:
         """Cut all traffic between groups of replicas of a server, until `heal`.

@@ -20,11 +20,16 @@ IDLE_TIMEOUT_S = 10_000_000
 
 
 def simulated_config(
-    servers: Mapping[str, int], properties: Mapping[str, object], services: Sequence[type[Service]] = ()
+    servers: Mapping[str, int],
+    properties: Mapping[str, object],
+    services: Sequence[type[Service]] = (),
+    *,
+    groups: bool = False,
 ) -> Config:
     """Return a configuration of these servers and their numbers of replicas, each on a machine of its own.
 
     services: of each replica of the first server, besides those for clients, and started before them.
+    groups: clients connect to every replica, and may form groups.
     Raises ConfigError for a name or property that no configuration may have.
     """
     lines = ["<config>", '<domain name="D1"/>']
@@ -34,13 +39,14 @@ def simulated_config(
         for name, value in settings.items()
     ]
     declared = [f"<service class={quoteattr(location(each))}/>" for each in services]
+    mode = ' mode="group"' if groups else ""
     for id, (name, replicas) in enumerate(servers.items()):
         inside = _inside(declared if id == 0 else [])
         named = f"id={quoteattr(str(id))} name={quoteattr(name)}"
         if replicas == 1:
-            lines += [f"<server {named} hostname={quoteattr(f'{name}-0')}>", *inside, "</server>"]
+            lines += [f"<server {named} hostname={quoteattr(f'{name}-0')}{mode}>", *inside, "</server>"]
             continue
-        lines.append(f"<cluster {named}>")
+        lines.append(f"<cluster {named}{mode}>")
         for replica in range(replicas):
             lines += [
                 f'<server id="{replica}" hostname={quoteattr(f"{name}-{replica}")}>',

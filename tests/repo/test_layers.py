@@ -51,7 +51,7 @@ ARROWS: dict[str, set[str]] = {
         *("replay.removed", "replay.schema", "output"),
         *("services.base", "services.context_base"),
     },
-    "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
+    "testing": {"agents", "client", "engine", "groups", "hachannel", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
     # The files of quorate/ itself: the public names; subcommands are imported when they are called.
     "": {"agents", "client", "output", "server.processes"},
