@@ -12,10 +12,12 @@ from .notification import Notification
 
 __all__ = [
     "ClientMoved",
+    "ClientSuspected",
     "ConnectionPresence",
     "DescribeHomes",
     "DrainHome",
     "ExpireCheck",
+    "HomeBegun",
     "HomeDrained",
     "Homes",
     "HomesChanged",
@@ -78,6 +80,22 @@ class HomesChanged(Notification, name="quorate.connection.homes-changed"):
     """A client of a replica that has gone is suspected unless it connects to another one in this time."""
     expire_s: float = 30.0
     """The connection of a client that was suspected for so long ends."""
+
+
+@attrs.frozen
+class HomeBegun(Notification, name="quorate.connection.home-begun"):
+    """Notice of a replica: it serves clients from now on, and has none of those that it had before."""
+
+    home: int
+    rehome_s: float
+    expire_s: float
+    """Both as in `HomesChanged`."""
+
+
+class ClientSuspected(msgspec.Struct, array_like=True, frozen=True):
+    """Emitted by a proxy: its client is suspected. If its home hears the client, it has to say so."""
+
+    attempt: int
 
 
 @attrs.frozen

@@ -41,7 +41,7 @@ from .ids import (
 )
 from .lifecycle import REMOTE_TYPES
 from .notification import UNREADABLE, Notification, decode, encode
-from .presence import ClientMoved, ConnectionPresence, ExpireCheck, Moved, Suspect, Trust
+from .presence import ClientMoved, ClientSuspected, ConnectionPresence, ExpireCheck, Moved, Suspect, Trust
 
 __all__ = [
     "CLIENT_INPUT",
@@ -310,6 +310,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             self.suspected = True
             self.suspicions += 1
             ctx.timer(note.expire_s, ExpireCheck(self.suspicions))
+            ctx.emit(CLIENT_TOPIC, ClientSuspected(self.attempt))
             self._tell_presence(ctx)
 
     @reacts

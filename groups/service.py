@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from ..agents.ids import AgentId, connection_manager
 from ..agents.notification import Notification
-from ..agents.presence import HomesChanged, Suspect, Trust
+from ..agents.presence import HomeBegun, HomesChanged, Suspect, Trust
 from ..client.errors import QuorateClientError
 from ..client.frames import StreamAck
 from ..hachannel.transport.ports import DelayedCallPort
@@ -77,6 +77,7 @@ class GroupService(Service):
                 if link.is_open:
                     self.opened(link)
         ctx.follow_views(self._view_changed)
+        ctx.send(GROUPS, HomeBegun(ctx.replica, self._rehome_s, self._expire_s))
         self._timer = ctx.reactor.callLater(ACK_S, self._tick)
 
     def stop(self) -> None:
@@ -130,6 +131,12 @@ class GroupService(Service):
                 self._resume_reading(group, client, upto)
             elif stream.acknowledge(reader, upto):
                 self._mark(group)
+
+    def suspected(self, link: ClientConnection) -> None:
+        """Note that a client is suspected, by whomever: it is trusted again when it is heard."""
+        client = self._clients.get(link.proxy) if link.proxy is not None else None
+        if client is not None and client.link is link:
+            client.suspected = True
 
     # What agents emit.
 

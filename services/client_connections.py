@@ -16,7 +16,7 @@ from ..agents.envelope import Note
 from ..agents.ids import AgentId, outside
 from ..agents.manager import Opened, OpenRefused
 from ..agents.notification import decode
-from ..agents.presence import ClientMoved, HomeDrained
+from ..agents.presence import ClientMoved, ClientSuspected, HomeDrained
 from ..agents.proxy import (
     CLIENT_INPUT,
     CLIENT_TOPIC,
@@ -79,6 +79,10 @@ class StreamServer(Protocol):
 
     def acknowledged(self, link: ClientConnection, ack: StreamAck) -> None:
         """Note how far a client has the streams that it follows."""
+        ...
+
+    def suspected(self, link: ClientConnection) -> None:
+        """Note that a client is suspected, by whomever, though its TCP connection is open."""
         ...
 
 
@@ -292,6 +296,8 @@ class ClientConnections(Service):
                 link.end(message)
             elif isinstance(message, ClientMoved) and link.attempt < message.attempt:
                 link.send_bye(ByeCode.REPLACED, ELSEWHERE)
+            elif isinstance(message, ClientSuspected) and link.attempt == message.attempt and self.streams:
+                self.streams.suspected(link)
 
     def _handle_congestion(self, proxy: AgentId, message: msgspec.Struct) -> None:
         """Hold back the clients that send to a server for which too much waits."""

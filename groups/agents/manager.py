@@ -5,7 +5,7 @@ from typing import Final
 import attrs
 
 from ...agents import Agent, AgentId, Context, CreateFailed, outside, reacts
-from ...agents.presence import HomesChanged
+from ...agents.presence import HomeBegun, HomesChanged
 from .protocol import GroupList, GroupOpened, GroupRefused, ListGroups, OpenGroup, Reason, group_address
 from .topic import GroupTopic
 
@@ -60,6 +60,14 @@ class GroupManager(Agent, name="quorate.group-manager"):
             self.view = note.view
             for found in self.groups.values():
                 ctx.send(found, note)
+
+    @reacts
+    def home_begun(self, ctx: Context, note: HomeBegun) -> None:
+        """Tell all groups that a replica has none of its former clients."""
+        if ctx.sender != outside(ctx.agent.host):
+            raise PermissionError("only the server knows its replicas")
+        for found in self.groups.values():
+            ctx.send(found, note)
 
 
 def title_flaw(title: str) -> str:

@@ -22,7 +22,7 @@ from ...agents import (
     outside,
     reacts,
 )
-from ...agents.presence import ConnectionPresence, HomesChanged, Suspect
+from ...agents.presence import ConnectionPresence, HomeBegun, HomesChanged, Suspect
 from ...agents.proxy import ConnectionEnded, WatchConnection
 from .items import (
     GROUPS_TOPIC,
@@ -242,17 +242,26 @@ class GroupTopic(Agent, name="quorate.group"):
     @reacts
     def homes_changed(self, ctx: Context, note: HomesChanged) -> None:
         """Wait a while for the members whose replica has gone; they connect to another one."""
+        homes = {member.home for member in self.members.values()} - {*note.homes}
+        self._lose(ctx, homes, note.rehome_s, note.expire_s)
+
+    @reacts
+    def home_begun(self, ctx: Context, note: HomeBegun) -> None:
+        """Wait a while for the members of a replica that has begun again, without their connections."""
+        self._lose(ctx, {note.home}, note.rehome_s, note.expire_s)
+
+    def _lose(self, ctx: Context, homes: set[int], rehome_s: float, expire_s: float) -> None:
         if ctx.sender.host != ctx.agent.host or ctx.sender.stamp >= FIRST_CONNECTION_STAMP:
             raise PermissionError(f"only the manager {GROUPS} tells which replicas there are")
-        self.expire_s = note.expire_s
+        self.expire_s = expire_s
         lost = {
             client: member.attempt
             for client, member in self.members.items()
-            if member.home not in note.homes and not member.suspected
+            if member.home in homes and not member.suspected
         }
         self.lost.update(lost)
         if lost:
-            ctx.timer(note.rehome_s, RehomeCheck())
+            ctx.timer(rehome_s, RehomeCheck())
 
     @reacts
     def rehome_check(self, ctx: Context, _: RehomeCheck) -> None:

@@ -248,7 +248,7 @@ class Replicated:
                 self._joiners[member.id] = None
             self._members = {each.id: each for each in event.members}
             for known in (self._ready, self._suspected):
-                known &= self._members.keys()
+                known.intersection_update(self._members)
             for gone in [each for each in self._joiners if each not in self._members]:
                 del self._joiners[gone]
                 self._providers.pop(gone, None)
