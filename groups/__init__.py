@@ -1,7 +1,7 @@
 """Groups of clients: one order of messages, views and suspicions at all members. Source: JMSGroups.
 
 `Group` is a group as a blocking connection uses it, `AsyncGroup` one for asyncio or Twisted. The guide is
-docs/groups.md.
+docs/client-groups.md.
 """
 
 from .client.awaiting import AsyncGroup, AsyncMembership
