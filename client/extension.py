@@ -89,6 +89,11 @@ class Extension:
         """Whether the connection has ended."""
         return self._driver.pending.ended
 
+    @property
+    def closed_in_order(self) -> bool:
+        """Whether this program has closed the connection."""
+        return self._driver.pending.closed_in_order
+
     def reason(self) -> Exception:
         """Return why the connection has ended."""
         return self._driver.pending.reason()

@@ -15,7 +15,7 @@ import sys
 import threading
 
 from quorate import QuorateClientError, connect
-from quorate.groups import Group, GroupEvent, Membership, MembershipEnded, Message, Suspicion, Trust, View
+from quorate.groups import Group, GroupEvent, Membership, Message, Suspicion, Trust, View
 
 URL = "quorate://localhost:2560,localhost:2561,localhost:2562"
 
@@ -42,8 +42,6 @@ def show(membership: Membership) -> None:
     try:
         for event in membership:
             print(told(event, names), flush=True)
-    except MembershipEnded:
-        pass
     except QuorateClientError as error:
         print(f"* the room is closed: {error}", flush=True)
 

@@ -118,7 +118,12 @@ class AsyncMembership(MembershipBase):
         return self
 
     async def __anext__(self) -> GroupEvent:
-        return await self.receive()
+        try:
+            return await self.receive()
+        except QuorateClientError:
+            if self._events.in_order:
+                raise StopAsyncIteration from None
+            raise
 
     async def answer(self, message: Message, payload: bytes) -> None:
         """Answer a request. Raises ValueError if the message is none."""

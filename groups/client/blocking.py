@@ -159,7 +159,13 @@ class Membership(MembershipBase):
     def __iter__(self) -> Iterator[GroupEvent]:
         """Yield events until the membership ends. Raises what ends it, unless this program does."""
         while True:
-            yield self.receive()
+            try:
+                event = self.receive()
+            except QuorateClientError:
+                if self._events.in_order:
+                    return
+                raise
+            yield event
 
     def answer(self, message: Message, payload: bytes) -> None:
         """Answer a request. Raises ValueError if the message is none."""

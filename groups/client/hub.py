@@ -265,7 +265,7 @@ class GroupCore:
 
         def left(_: object) -> None:
             if self.membership is core:
-                self._end_membership(MembershipEnded(f"this program has left {self.title}"))
+                self._end_membership(MembershipEnded(f"this program has left {self.title}"), in_order=True)
             _succeed(waiter, None)
 
         answer: _Reply[GroupLeft] = _Reply(left, partial(_fail, waiter))
@@ -280,14 +280,14 @@ class GroupCore:
     def fail(self, error: Exception) -> None:
         """End the membership, because the connection has ended."""
         if self.membership is not None:
-            self.membership.end(error)
+            self.membership.end(error, in_order=self._hub.extension.closed_in_order)
 
-    def _end_membership(self, error: Exception) -> None:
+    def _end_membership(self, error: Exception, *, in_order: bool = False) -> None:
         core, self.membership = self.membership, None
         if self._id is not None:
             self._hub.extension.unfollow(self._id)
         if core is not None:
-            core.end(error)
+            core.end(error, in_order=in_order)
 
     def _streamed(self, frame: StreamItems) -> None:
         core = self.membership

@@ -32,6 +32,8 @@ class MembershipCore:
         self.events: deque[GroupEvent] = deque()
         self.error: Exception | None = None
         """Why no more events come; None while they do."""
+        self.in_order = False
+        """Whether this program has ended the membership."""
         self.index = 0
         """The last item that became an event, or was for others."""
         self.view = 0
@@ -83,10 +85,10 @@ class MembershipCore:
         self._take_frame(frame)
         self.on_event()
 
-    def end(self, error: Exception) -> None:
-        """Have no more events come."""
+    def end(self, error: Exception, *, in_order: bool = False) -> None:
+        """Have no more events come. in_order: this program has left, or closed the connection."""
         if self.error is None:
-            self.error = error
+            self.error, self.in_order = error, in_order
             self.on_event()
 
     def take(self) -> GroupEvent | None:

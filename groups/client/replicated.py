@@ -25,7 +25,7 @@ import msgspec
 from ...agents.ids import AgentId
 from ...client.connection_base import AsyncIteration
 from .awaiting import AsyncGroup, AsyncMembership
-from .errors import GroupError, MembershipEnded, StateLost
+from .errors import GroupError, StateLost
 from .events import GroupEvent, Member, Message, Ready, Suspicion, View
 
 __all__ = ["Application", "Replicated", "replicate"]
@@ -187,7 +187,6 @@ class Replicated:
         """The oldest member begins with the state that its application has: none had one before."""
         self._begun = 0
         """Index of the view with which this member has joined."""
-        self._leaving = False
 
     async def begin(self, *, begin_anew: bool) -> None:
         """Take the first view, and everything until this member has the state. Raises StateLost."""
@@ -212,16 +211,11 @@ class Replicated:
         Ends without an exception when this program leaves. What the application raises ends it, too: a
         replica that cannot execute a message must not go on with the next one.
         """
-        try:
-            while True:
-                await self._step(await self.membership.receive())
-        except MembershipEnded:
-            if not self._leaving:
-                raise
+        async for event in self.membership:
+            await self._step(event)
 
     async def leave(self) -> None:
         """Leave the group; the other members go on."""
-        self._leaving = True
         await self.membership.leave()
 
     # The order.
