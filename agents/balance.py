@@ -13,15 +13,18 @@ LEAST_SLACK: Final = 16
 """With ``least`` a replica has at most `LEAST_SPREAD` times the mean of all, and `LEAST_SLACK` more."""
 
 
-def overloaded(policy: str, home: int, loads: Mapping[int, int], homes: Iterable[int]) -> bool:
+def overloaded(
+    policy: str, home: int, loads: Mapping[int, int], homes: Iterable[int], attempt: int = 1
+) -> bool:
     """Return whether a new client is to go to another replica than `home`.
 
-    policy: ``least``, the default; ``rotate``: the clients of two replicas differ by one at most; ``first``:
-    never. loads: clients by replica. homes: the replicas of the view.
+    policy: ``least``, the default; ``rotate``: the clients of two replicas differ by one; ``first``: never.
+    loads: clients by replica. homes: the replicas of the view. attempt: the handshakes of the client so far.
+    One that all replicas have refused, because others came at the same time, is accepted.
     """
     live = {*homes, home}
     mine = loads.get(home, 0)
-    if policy == "first" or len(live) == 1:
+    if policy == "first" or len(live) == 1 or attempt > len(live):
         return False
     counts = [loads.get(each, 0) for each in live]
     if policy == "rotate":

@@ -99,7 +99,7 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
         """Create the proxy agent of a connection."""
         self._only_from_service(ctx)
         homes = [each for each in self.live_homes if each not in self.drained]
-        if note.home is not None and overloaded(note.balance, note.home, self.loads, homes):
+        if note.home is not None and overloaded(note.balance, note.home, self.loads, homes, note.attempt):
             ctx.send(ctx.sender, OpenRefused("this replica has more clients than the others", elsewhere=True))
             return
         if len(self.connections) + len(self.local) >= note.max_connections:

@@ -22,10 +22,14 @@ import threading
 import time
 from pathlib import Path
 
+from jgroups_peer import jgroups
+
 from quorate import Servers, aconnect, connect
 from quorate.groups import AsyncGroup, Group, Message, View
 
 REPLICAS = 3
+MOST_JVMS = 24
+"""JGroups is measured up to so many members, each a process."""
 PROCESSES = 6
 CLOCK = os.sysconf("SC_CLK_TCK")
 
@@ -212,6 +216,29 @@ def plot(rows: list[dict[str, object]], path: Path) -> None:
     path.write_text(figure.to_html(include_plotlyjs="cdn"))
 
 
+def points(servers: Servers, durability: str, options: argparse.Namespace) -> list[dict[str, object]]:
+    """Measure each number of members and payload; rounds of JGroups come between those of Quorate."""
+    rows: list[dict[str, object]] = []
+    number = 0
+    for payload in map(int, options.payload.split(",")):
+        for size in map(int, options.members.split(",")):
+            count = max(1000, min(40_000, options.deliveries // size))
+            found: dict[str, list[dict[str, float]]] = {}
+            for _ in range(options.rounds):
+                number += 1
+                mine = measure(servers, number, size, payload, count)
+                found.setdefault(f"quorate replicated {durability} {payload} B", []).append(mine)
+                if options.jgroups and size <= MOST_JVMS:
+                    other = jgroups(size, payload, count)
+                    found.setdefault(f"jgroups {payload} B", []).append(other)
+            for kind, each in found.items():
+                row: dict[str, object] = {"kind": kind, "members": size}
+                row |= {key: round(statistics.median(one[key] for one in each), 1) for key in each[0]}
+                rows.append(row)
+                print(row, flush=True)
+    return rows
+
+
 def main() -> None:
     """Measure what the arguments ask for, and print a table."""
     if sys.argv[1:2] == ["--member-process"]:
@@ -243,33 +270,7 @@ def main() -> None:
                         f"{statistics.median(pauses):.0f} ms, max {max(pauses):.0f} ms"
                     )
                     continue
-                number = 0
-                for payload in map(int, options.payload.split(",")):
-                    for size in map(int, options.members.split(",")):
-                        count = max(1000, min(40_000, options.deliveries // size))
-                        found = []
-                        for _ in range(options.rounds):
-                            number += 1
-                            found.append(measure(servers, number, size, payload, count))
-                        row: dict[str, object] = {
-                            "kind": f"quorate replicated {durability} {payload} B",
-                            "members": size,
-                        } | {key: statistics.median(each[key] for each in found) for key in found[0]}
-                        rows.append(row)
-                        print(row, flush=True)
-    if options.jgroups:
-        from jgroups_peer import jgroups
-
-        for payload in map(int, options.payload.split(",")):
-            for size in map(int, options.members.split(",")):
-                found = [
-                    jgroups(size, payload, max(1000, options.deliveries // size))
-                    for _ in range(options.rounds)
-                ]
-                row = {"kind": f"jgroups {payload} B", "members": size}
-                row |= {key: statistics.median(each[key] for each in found) for key in found[0]}
-                rows.append(row)
-                print(row, flush=True)
+                rows += points(servers, durability, options)
     if options.plot:
         plot(rows, options.plot)
 

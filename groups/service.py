@@ -191,10 +191,14 @@ class GroupService(Service):
             reply = self._ctx.ask(stream.group, request, READ_TIMEOUT_S, StreamRead)
         except NotMaster:
             return
-        reply.addCallbacks(
-            lambda found: self._read(stream, client, reader, cast("StreamRead", found)),
-            lambda failure: self._not_read(stream, client, reader, after, failure),
-        )
+
+        def read(found: Notification) -> None:
+            self._read(stream, client, reader, cast("StreamRead", found))
+
+        def not_read(failure: Failure) -> None:
+            self._not_read(stream, client, reader, after, failure)
+
+        reply.addCallbacks(read, not_read)
 
     def _present(self, stream: HomeStream, reader: Reader) -> bool:
         known = self._streams.get(stream.group) is stream and stream.readers.get(reader.member) is reader

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
 
 from ..agents.ids import FIRST_CONNECTION_STAMP, AgentId, connection_manager
 from ..agents.manager import DEFAULT_MAX_CONNECTIONS, Open
@@ -97,8 +98,6 @@ class _Listener(Factory):
 class TcpProxyService(ClientConnections):
     """Service ``TcpProxyService``; its arguments are ``port [idle timeout in seconds]``."""
 
-    settings: ProxySettings
-
     scope = "replica"
 
     def __init__(self) -> None:
@@ -106,6 +105,7 @@ class TcpProxyService(ClientConnections):
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
         self._failed_logins = FailedLogins()
+        self._balance = ""
         self._drained = False
         """An administrator has ordered the clients to use other replicas."""
 
@@ -118,6 +118,7 @@ class TcpProxyService(ClientConnections):
                 "TcpProxyService needs the users of a ConnectionManager; declare that service before it"
             )
         self.begin(ctx, settings)
+        self._balance = settings.balance
         if ctx.homes:
             self._ask_drained()
         try:
@@ -158,7 +159,12 @@ class TcpProxyService(ClientConnections):
             self.home_drained(HomeDrained(self.ctx.replica, self.ctx.replica in homes.drained))
 
         asked = self.ctx.ask(connection_manager(self.ctx.server_id), DescribeHomes(), reply=Homes)
-        cast("Deferred[Homes]", asked).addCallbacks(answered, lambda _: None)
+
+        def unknown(_: Failure) -> None:
+            # Without a master no client can open a connection either.
+            self.log("it is not known whether this replica is being drained of clients")
+
+        cast("Deferred[Homes]", asked).addCallbacks(answered, unknown)
 
     # Opening.
 
@@ -203,7 +209,7 @@ class TcpProxyService(ClientConnections):
                 administrator=self._users.administers(hello.user),
                 home=self._home,
                 attempt=link.attempt,
-                balance=self.settings.balance,
+                balance=self._balance,
             )
             note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
             self._request(link, note, lambda reply: self._opened(link, reply))

@@ -247,7 +247,8 @@ class GroupCore:
     def _joined(self, core: MembershipCore, waiter: Waiter, answer: GroupJoined) -> None:
         if waiter.done() or core is not self.membership:
             # The program has given up meanwhile.
-            self.leave(_Reply(_ignore, _ignore))
+            given_up: _Reply[None] = _Reply(_ignore, _ignore)
+            self.leave(given_up)
             return
         try:
             core.start(answer)

@@ -50,6 +50,8 @@ class MembershipCore:
         """Called after events have come, or the end."""
         self._me = me
         self._members: dict[AgentId, MemberInfo] = {}
+        self._shown: dict[AgentId, Member] = {}
+        """The same, as events have them: a view of a thousand members costs a copy of references."""
         self._early: list[StreamItems] = []
 
     @property
@@ -65,8 +67,9 @@ class MembershipCore:
         self.taken = answer.index - 1
         self.view = answer.view
         self._members = {info.id: info for info in answer.members}
+        self._shown = {info.id: Member.of(info) for info in answer.members}
         self.first_members = tuple(answer.members)
-        me = Member.of(self._members[self._me()])
+        me = self._shown[self._me()]
         self.events.append(View(self.index, self.view, self._view_members(), (me,), ()))
         early, self._early = self._early, []
         for frame in early:
@@ -144,17 +147,18 @@ class MembershipCore:
         left = tuple((self._member(each), reason) for each, reason in change.left)
         for each, _ in change.left:
             self._members.pop(each, None)
+            self._shown.pop(each, None)
         for info in change.joined:
             self._members[info.id] = info
-        joined = tuple(Member.of(info) for info in change.joined)
+            self._shown[info.id] = Member.of(info)
+        joined = tuple([self._shown[info.id] for info in change.joined])
         self.events.append(View(index, self.view, self._view_members(), joined, left))
 
     def _view_members(self) -> tuple[Member, ...]:
-        return tuple(Member.of(info) for info in self._members.values())
+        return tuple(self._shown.values())
 
     def _member(self, identity: AgentId) -> Member:
-        info = self._members.get(identity)
-        return Member(identity) if info is None else Member.of(info)
+        return self._shown.get(identity) or Member(identity)
 
 
 def _nothing() -> None:

@@ -22,6 +22,8 @@ from quorate.client.frames import (
     Ping,
     Pong,
     ServerNote,
+    StreamAck,
+    StreamItems,
     Welcome,
     encode_frame,
 )
@@ -47,6 +49,8 @@ EXAMPLES = {
     "Ping": Ping(1, 1, 3),
     "Pong": Pong(1),
     "Close": Close(1),
+    "StreamItems": StreamItems(AgentId(0, 0, 1025), [(5, 1, b"\x92\x05\x01\x02\x03\x04")]),
+    "StreamAck": StreamAck([(AgentId(0, 0, 1025), 5)]),
 }
 BLOCK = re.compile(r"<!-- example: (?P<name>[^>]*) -->\n```text\n(?P<hex>[0-9a-f\n ]*)```")
 
