@@ -19,11 +19,13 @@ __all__ = [
     "ExpireCheck",
     "HomeBegun",
     "HomeDrained",
+    "HomeLimits",
     "Homes",
     "HomesChanged",
     "Moved",
     "Suspect",
     "Trust",
+    "Unwatch",
 ]
 
 
@@ -34,7 +36,7 @@ class Suspect(Notification, name="quorate.connection.suspect"):
     attempt: int
     """The attempt that failed. The notice counts only if there was no later one."""
     expire_s: float
-    """The connection expires if the client does not come back within this time."""
+    """The connection expires if the client does not come back within this time; 0: it does not expire."""
 
 
 @attrs.frozen
@@ -63,10 +65,29 @@ class ConnectionPresence(Notification, name="quorate.connection.presence"):
 
 
 @attrs.frozen
+class Unwatch(Notification, name="quorate.connection.unwatch"):
+    """Order of an agent to a proxy: tell it no more about the presence of the client."""
+
+
+@attrs.frozen
 class Moved(Notification, name="quorate.connection.moved"):
     """Notice of a proxy to the connection manager: its client is connected to another replica."""
 
     home: int
+
+
+@attrs.frozen
+class HomeLimits:
+    """How long the clients of a replica that has gone are waited for: properties of the same names."""
+
+    rehome_s: float = 2.0
+    """A client of a replica that has gone is suspected unless it connects again in this time."""
+    expire_s: float = 30.0
+    """The connection of a client that was suspected for so long ends."""
+    hold_s: float = 3600.0
+    """With ``context="local"``: a replica may be away for so long, and its clients stay members of groups."""
+    hold_bytes: int = 256 * 1024 * 1024
+    """With ``context="local"``: a group holds so many bytes for it."""
 
 
 @attrs.frozen
@@ -76,10 +97,7 @@ class HomesChanged(Notification, name="quorate.connection.homes-changed"):
     view: list[int]
     """Views are compared by these numbers, the first one first."""
     homes: list[int]
-    rehome_s: float = 2.0
-    """A client of a replica that has gone is suspected unless it connects to another one in this time."""
-    expire_s: float = 30.0
-    """The connection of a client that was suspected for so long ends."""
+    limits: HomeLimits
 
 
 @attrs.frozen
@@ -87,9 +105,7 @@ class HomeBegun(Notification, name="quorate.connection.home-begun"):
     """Notice of a replica: it serves clients from now on, and has none of those that it had before."""
 
     home: int
-    rehome_s: float
-    expire_s: float
-    """Both as in `HomesChanged`."""
+    limits: HomeLimits
 
 
 class ClientSuspected(msgspec.Struct, array_like=True, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 from .activity import OUTCOME_TYPES
 from .agent import Agent, reacts
 from .builtin import FAILURES, Create, ExceptionNotification, UnknownAgent
+from .client_addresses import names_id, recipient, refusal
 from .client_output import (
     MAX_OUTPUT_BYTES,
     MAX_OUTPUT_NOTES,
@@ -31,17 +32,23 @@ from .client_output import (
 from .context import Context
 from .envelope import MAX_REQUEST, Opaque
 from .ids import (
-    FACTORY_ADDRESS,
-    FIRST_CONNECTION_STAMP,
-    FIRST_FREE_STAMP,
     AgentId,
     connection_manager,
     factory,
     outside,
 )
 from .lifecycle import REMOTE_TYPES
-from .notification import UNREADABLE, Notification, decode, encode
-from .presence import ClientMoved, ClientSuspected, ConnectionPresence, ExpireCheck, Moved, Suspect, Trust
+from .notification import Notification, decode, encode
+from .presence import (
+    ClientMoved,
+    ClientSuspected,
+    ConnectionPresence,
+    ExpireCheck,
+    Moved,
+    Suspect,
+    Trust,
+    Unwatch,
+)
 
 __all__ = [
     "CLIENT_INPUT",
@@ -138,6 +145,8 @@ class Reopen(Notification, name="quorate.connection.reopen"):
     """The replica of the client; None where clients connect to the master only."""
     attempt: int = 0
     """Number of the handshake of the client."""
+    local: bool = False
+    """What groups have for the client is at one replica only."""
 
 
 @attrs.frozen
@@ -156,6 +165,8 @@ class ReopenRefused(Notification, name="quorate.connection.reopen-refused"):
 
     replaced: bool = False
     """It is that of this user, but the client has connected again meanwhile."""
+    home: int | None = None
+    """The replica that has what groups have for the client: it must connect there."""
 
 
 @attrs.frozen
@@ -267,6 +278,9 @@ class ProxyAgent(Agent, name="quorate.proxy"):
             if note.attempt < self.attempt:
                 ctx.send(ctx.sender, ReopenRefused(replaced=True))
                 return
+            if note.local and self.presence and note.home != self.home:
+                ctx.send(ctx.sender, ReopenRefused(home=self.home))
+                return
             self._move(ctx, note.home, note.attempt)
         self.last_heard_ns = ctx.now_ns
         self.administrator = note.administrator
@@ -306,12 +320,19 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         """Suspect the client, unless it has connected again since."""
         if ctx.sender != outside(ctx.agent.host) and ctx.sender not in self.presence:
             self._stray(ctx, note)
-        elif note.attempt == self.attempt and not self.suspected:
-            self.suspected = True
+        elif note.attempt == self.attempt and (note.expire_s or not self.suspected):
             self.suspicions += 1
-            ctx.timer(note.expire_s, ExpireCheck(self.suspicions))
+            if note.expire_s:
+                ctx.timer(note.expire_s, ExpireCheck(self.suspicions))
             ctx.emit(CLIENT_TOPIC, ClientSuspected(self.attempt))
-            self._tell_presence(ctx)
+            if not self.suspected:
+                self.suspected = True
+                self._tell_presence(ctx)
+
+    @reacts
+    def unwatch(self, ctx: Context, _: Unwatch) -> None:
+        """Tell an agent no more where the client is."""
+        self.presence.pop(ctx.sender, None)
 
     @reacts
     def trust(self, ctx: Context, note: Trust) -> None:
@@ -409,7 +430,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         A wrong address is answered with a failure: an exception would undo the whole input.
         """
         try:
-            to = _recipient(ctx, note.to)
+            to = recipient(ctx, note.to)
             refusal = self._refusal(ctx, to, note)
             if note.type in OUTCOME_TYPES:
                 refusal = "clients may not send outcomes of activities"
@@ -428,14 +449,14 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if not isinstance(to, AgentId) or to == ctx.agent:
             return ""
         if to != factory(to.host) or note.type not in REMOTE_TYPES:
-            return _refusal(to)
+            return refusal(to)
         if not self.administrator:
             ctx.emit(CLIENT_TOPIC, ClientDenied(self.user, f"{note.type} to {to}"))
             return (
                 f"user {self.user} may not create or administer agents; the property administrators of the "
                 "server names the users who may"
             )
-        if note.type == Create.type_name and _names_id(note.payload):
+        if note.type == Create.type_name and names_id(note.payload):
             return "a client may not choose the id of an agent; leave it to the server"
         return ""
 
@@ -573,28 +594,3 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         for page in self.flow.waiting.pages() if self.flow.waiting is not None else ():
             ctx.send(page_id(ctx.agent, page), DropPage())
         ctx.delete()
-
-
-def _recipient(ctx: Context, to: AgentId | str) -> AgentId | str:
-    """Return the address that a client has given, as an id unless it is a name. Raises ValueError."""
-    if not isinstance(to, str) or not to.startswith("#"):
-        return to
-    name, at, server = to.partition("@")
-    if name == FACTORY_ADDRESS:
-        return ctx.factory(server if at else None)
-    return AgentId.parse(to)
-
-
-def _names_id(payload: bytes) -> bool:
-    """Return whether a `Create` chooses the id of the agent. The factory refuses one that cannot be read."""
-    try:
-        return decode(Create, payload).id is not None
-    except UNREADABLE:
-        return False
-
-
-def _refusal(to: AgentId) -> str:
-    """Return why a client may not address an agent other than its own proxy; "" when it may."""
-    if to.stamp < FIRST_FREE_STAMP:
-        return "clients may not address the agents of the platform"
-    return "clients may not address other connections" if to.stamp >= FIRST_CONNECTION_STAMP else ""

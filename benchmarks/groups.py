@@ -3,7 +3,7 @@
 Members run in several processes, divided among the replicas of one server; one publisher, which is no member,
 casts as fast as its window allows. A message counts when the last member has it. Run it with::
 
-    python benchmarks/groups.py --members 6,24,96,384 --durability memory,disk
+    python benchmarks/groups.py --members 6,24,96,384 --kinds replicated-memory,local-disk
     python benchmarks/groups.py --failover 20
     python benchmarks/groups.py --members 6,12,24 --jgroups     # needs java and mvn
 
@@ -34,7 +34,7 @@ PROCESSES = 6
 CLOCK = os.sysconf("SC_CLK_TCK")
 
 
-def configuration(durability: str) -> str:
+def configuration(durability: str, context: str) -> str:
     """Return the text of an a3servers.xml."""
     replicas = "".join(
         f'<server id="{id}" hostname="localhost"><network domain="D1" port="{16300 + id}"/>'
@@ -46,7 +46,8 @@ def configuration(durability: str) -> str:
     written = "".join(f'<property name="{name}" value="{value}"/>' for name, value in properties.items())
     return (
         f'<config><domain name="D1"/>{written}'
-        f'<cluster id="0" name="s0" mode="group" durability="{durability}">{replicas}</cluster></config>'
+        f'<cluster id="0" name="s0" mode="group" context="{context}" durability="{durability}">{replicas}'
+        "</cluster></config>"
     )
 
 
@@ -216,7 +217,7 @@ def plot(rows: list[dict[str, object]], path: Path) -> None:
     path.write_text(figure.to_html(include_plotlyjs="cdn"))
 
 
-def points(servers: Servers, durability: str, options: argparse.Namespace) -> list[dict[str, object]]:
+def points(servers: Servers, kind: str, options: argparse.Namespace) -> list[dict[str, object]]:
     """Measure each number of members and payload; rounds of JGroups come between those of Quorate."""
     rows: list[dict[str, object]] = []
     number = 0
@@ -227,7 +228,7 @@ def points(servers: Servers, durability: str, options: argparse.Namespace) -> li
             for _ in range(options.rounds):
                 number += 1
                 mine = measure(servers, number, size, payload, count)
-                found.setdefault(f"quorate replicated {durability} {payload} B", []).append(mine)
+                found.setdefault(f"quorate {kind} {payload} B", []).append(mine)
                 if options.jgroups and size <= MOST_JVMS:
                     other = jgroups(size, payload, count)
                     found.setdefault(f"jgroups {payload} B", []).append(other)
@@ -249,7 +250,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--members", default="6,24,96")
-    parser.add_argument("--durability", default="memory")
+    parser.add_argument("--kinds", default="replicated-memory,replicated-disk,local-disk")
     parser.add_argument("--payload", default="100")
     parser.add_argument("--deliveries", type=int, default=300_000, help="casts times members, in each point")
     parser.add_argument("--rounds", type=int, default=3)
@@ -258,19 +259,20 @@ def main() -> None:
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
     rows: list[dict[str, object]] = []
-    for durability in options.durability.split(","):
+    for kind in options.kinds.split(","):
         with tempfile.TemporaryDirectory() as place:
             path = Path(place) / "a3servers.xml"
-            path.write_text(configuration(durability))
+            context, _, durability = kind.partition("-")
+            path.write_text(configuration(durability, context))
             with Servers(path, free_ports=True) as servers:
                 if options.failover:
                     pauses = failover(servers, options.failover)
                     print(
-                        f"{durability}: a killed home, longest pause at any member, of {len(pauses)}: median "
+                        f"{kind}: a killed home, longest pause at any member, of {len(pauses)}: median "
                         f"{statistics.median(pauses):.0f} ms, max {max(pauses):.0f} ms"
                     )
                     continue
-                rows += points(servers, durability, options)
+                rows += points(servers, kind, options)
     if options.plot:
         plot(rows, options.plot)
 

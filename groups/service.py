@@ -5,6 +5,7 @@ design); members of a replica that has gone are suspected by the agents of group
 section 5: the *home* of a member alone writes to it.
 """
 
+import sqlite3
 from typing import Any, Final, cast
 
 import attrs
@@ -13,17 +14,19 @@ from twisted.python.failure import Failure
 
 from ..agents.ids import AgentId, connection_manager
 from ..agents.notification import Notification
-from ..agents.presence import HomeBegun, HomesChanged, Suspect, Trust
+from ..agents.presence import HomeBegun, HomeLimits, HomesChanged, Suspect, Trust
 from ..client.errors import QuorateClientError
 from ..client.frames import StreamAck
 from ..hachannel.transport.ports import DelayedCallPort
-from ..services.base import NotMaster, ServerView, Service, ServiceContext
+from ..services.base import NotMaster, ServerView, Service, ServiceContext, ServiceError
 from ..services.client_connection import ClientConnection
 from ..services.client_connections import ClientConnections
-from .agents.items import GROUPS_TOPIC, Appended, Begun, Removed
+from .agents.items import GROUPS_TOPIC, Appended, Begun, HomeState, Page, Removed
 from .agents.manager import GroupManager
 from .agents.protocol import GROUPS, ReadStream, StreamAcks, StreamRead
+from .home_store import HomeStore
 from .home_stream import HomeStream, Reader
+from .local_contexts import LocalContexts
 
 __all__ = ["GroupService"]
 
@@ -33,6 +36,8 @@ SILENCE_S: Final = 5.0
 """Default of the property ``client_silence_s``. Clients send a keep-alive every second."""
 READ_TIMEOUT_S: Final = 10.0
 READ_AGAIN_S: Final = 0.2
+MAX_PAGE_ITEMS: Final = 4096
+"""No page has more items: a cast has no more messages."""
 MAX_FRAMES: Final = 64
 """Frames written to one member in a turn of the reactor."""
 
@@ -61,14 +66,28 @@ class GroupService(Service):
         self._timer: DelayedCallPort | None = None
         self._stopped = False
         self._served: list[ClientConnections] = []
+        self._local: LocalContexts | None = None
+        """The contexts of members on the disk of this home, if they are there."""
 
     async def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:  # noqa: ARG002
         """Have the manager of groups, and serve the members that connect to this replica."""
         self._ctx = ctx
-        self._expire_s = float(ctx.setting("expire_s", "30"))
-        self._rehome_s = float(ctx.setting("rehome_s", "2"))
+        self._limits = HomeLimits(
+            float(ctx.setting("rehome_s", "2")),
+            float(ctx.setting("expire_s", "30")),
+            float(ctx.setting("hold_s", "3600")),
+            int(ctx.setting("hold_bytes", str(256 * 1024 * 1024))),
+        )
         self._silence_ticks = max(1, round(float(ctx.setting("client_silence_s", str(SILENCE_S))) / ACK_S))
-        await ctx.create(GroupManager, name=GROUPS)
+        await ctx.create(GroupManager, name=GROUPS, state={"local": ctx.local_context})
+        if ctx.local_context:
+            try:
+                self._local = LocalContexts(ctx, await ctx.in_thread(HomeStore, ctx.directory))
+            except (sqlite3.Error, OSError) as error:
+                raise ServiceError(
+                    f"the file of this home in {ctx.directory} cannot be used ({error}); mend the disk, or "
+                    "remove the file, and the members of this replica leave their groups"
+                ) from error
         ctx.subscribe(GROUPS_TOPIC, self._emitted)
         self._served = ctx.siblings(ClientConnections)
         for connections in self._served:
@@ -77,7 +96,7 @@ class GroupService(Service):
                 if link.is_open:
                     self.opened(link)
         ctx.follow_views(self._view_changed)
-        ctx.send(GROUPS, HomeBegun(ctx.replica, self._rehome_s, self._expire_s))
+        ctx.send(GROUPS, HomeBegun(ctx.replica, self._limits))
         self._timer = ctx.reactor.callLater(ACK_S, self._tick)
 
     def stop(self) -> None:
@@ -87,6 +106,8 @@ class GroupService(Service):
             self._timer.cancel()
         for connections in self._served:
             connections.streams = None
+        if self._local is not None:
+            self._local.stop()
 
     # What the service for connections calls.
 
@@ -110,13 +131,13 @@ class GroupService(Service):
             return
         if link.ended_here:
             # The client was sent to another replica.
-            self._ctx.reactor.callLater(self._rehome_s, self._suspect, link)
+            self._ctx.reactor.callLater(self._limits.rehome_s, self._suspect, link)
         else:
             self._suspect(link)
 
     def _suspect(self, link: ClientConnection) -> None:
         if link.proxy is not None and not self._stopped:
-            self._send(link.proxy, Suspect(link.attempt, self._expire_s))
+            self._send(link.proxy, Suspect(link.attempt, self._limits.expire_s))
 
     def acknowledged(self, link: ClientConnection, ack: StreamAck) -> None:
         """Note how far a client has the groups that it is in; begin to serve those that are new here."""
@@ -142,6 +163,8 @@ class GroupService(Service):
 
     def _emitted(self, group: AgentId, message: msgspec.Struct) -> None:
         stream = self._streams.get(group)
+        if self._local is not None:
+            self._file(self._local, group, message)
         if isinstance(message, Appended):
             if stream is not None:
                 stream.append(message.first, message.page)
@@ -159,16 +182,30 @@ class GroupService(Service):
                 client.groups.discard(group)
             self._drop_reader(group, message.member)
 
+    def _file(self, local: LocalContexts, group: AgentId, message: msgspec.Struct) -> None:
+        if isinstance(message, Appended):
+            local.appended(group, message)
+        elif isinstance(message, Begun):
+            local.begun(group, message)
+        elif isinstance(message, Removed):
+            local.removed(group, message)
+        elif isinstance(message, HomeState):
+            local.state(group, message)
+
     def _drop_reader(self, group: AgentId, member: AgentId) -> None:
         stream = self._streams.get(group)
         if stream is None or stream.readers.pop(member, None) is None:
             return
         if not stream.readers:
             del self._streams[group]
-            acks = stream.take_acks()
-            if acks:
-                self._send(group, StreamAcks(acks))
+            self._report(group, stream.take_acks())
         self._gauge()
+
+    def _report(self, group: AgentId, acks: list[tuple[AgentId, int]]) -> None:
+        if acks and self._local is not None:
+            self._local.acknowledged(group, acks)
+        elif acks:
+            self._send(group, StreamAcks(acks))
 
     def _gauge(self) -> None:
         self._ctx.gauge("group_members", sum([len(stream.readers) for stream in self._streams.values()]))
@@ -182,8 +219,39 @@ class GroupService(Service):
             return
         stream = self._streams.setdefault(group, HomeStream(group))
         client.groups.add(group)
-        self._ask(stream, client, stream.resume(member, after), after)
+        reader = stream.resume(member, after)
+        if self._local is None:
+            self._ask(stream, client, reader, after)
+        else:
+            local = self._local
+            local.when_ready(group, lambda: self._read_disk(local, stream, client, reader, after))
         self._gauge()
+
+    def _read_disk(
+        self, local: LocalContexts, stream: HomeStream, client: _Client, reader: Reader, after: int
+    ) -> None:
+        """Read from the disk of this home what a member has not got."""
+        if not self._present(stream, reader):
+            return
+        group = stream.group
+        if not local.has(group, reader.member):
+            client.groups.discard(group)
+            self._drop_reader(group, reader.member)
+            return
+
+        def read(pages: list[tuple[int, Page]], more: bool) -> None:
+            if not self._present(stream, reader):
+                return
+            if not more:
+                known = pages[-1][0] if pages else after - MAX_PAGE_ITEMS
+                pages = [*pages, *local.recent(group, known)]
+            following = stream.fetched(reader, pages, local.last(group), more)
+            if following is None:
+                self._mark(group)
+            else:
+                self._read_disk(local, stream, client, reader, following)
+
+        local.read(group, after, 0, read)
 
     def _ask(self, stream: HomeStream, client: _Client, reader: Reader, after: int) -> None:
         request = ReadStream(reader.member, after, stream.first_kept)
@@ -279,9 +347,9 @@ class GroupService(Service):
     def _tick(self) -> None:
         self._timer = self._ctx.reactor.callLater(ACK_S, self._tick)
         for group, stream in self._streams.items():
-            acks = stream.take_acks()
-            if acks:
-                self._send(group, StreamAcks(acks))
+            self._report(group, stream.take_acks())
+        if self._local is not None:
+            self._local.tick()
         for member, client in self._clients.items():
             if client.groups:
                 self._watch(member, client)
@@ -306,7 +374,7 @@ class GroupService(Service):
     def _view_changed(self, view: ServerView) -> None:
         if view.members[0] != self._ctx.replica:
             return
-        note = HomesChanged(list(view.number), sorted(view.members), self._rehome_s, self._expire_s)
+        note = HomesChanged(list(view.number), sorted(view.members), self._limits)
         self._send(connection_manager(self._ctx.server_id), note)
         self._ctx.send(GROUPS, note)
 

@@ -8,6 +8,7 @@ A service is named in ``a3servers.xml``. Its ``init`` is called when its replica
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 import attrs
@@ -65,6 +66,16 @@ class ServiceContext(Protocol):
     @property
     def homes(self) -> bool:
         """Whether clients connect to every replica of the view (``mode="group"``), not to the master only."""
+        ...
+
+    @property
+    def local_context(self) -> bool:
+        """Whether what groups have for a client is at its home only (``context="local"``)."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """A directory of this replica for files of services. It need not exist yet."""
         ...
 
     def follow_views(self, callback: "ViewCallback") -> None:

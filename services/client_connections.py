@@ -220,6 +220,10 @@ class ClientConnections(Service):
             if refused is not None and refused.replaced:
                 link.send_bye(ByeCode.REPLACED, ELSEWHERE)
                 return
+            if refused is not None and refused.home is not None:
+                place = f"{self.ctx.server_name}.{refused.home}"
+                link.send_bye(ByeCode.UNAVAILABLE, f"the groups of this connection are at replica {place}")
+                return
             foreign = refused is not None
             if foreign:
                 self.log(f"client {link.peer}: asked for the connection of another user")

@@ -224,7 +224,9 @@ class TcpProxyService(ClientConnections):
         link.proxy = proxy
         self._routes.setdefault(proxy, []).append(link)
         administrator = self._users.administers(hello.user)
-        reopen = Reopen(hello.user, hello.out_ack, administrator, self._home, link.attempt)
+        reopen = Reopen(
+            hello.user, hello.out_ack, administrator, self._home, link.attempt, self.ctx.local_context
+        )
         note = note_from_service(self.ctx, proxy, reopen)
         self._request(link, note, lambda reply: self._reopened(link, proxy, reply))
 

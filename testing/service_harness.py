@@ -1,6 +1,7 @@
 """The services of a master in a test: agents, a virtual clock and failovers, without processes or sockets."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -244,7 +245,8 @@ class _HarnessContext(ServiceContextBase):
         self._name = name
         self.server_id = harness.agents.engine.server
         self.server_name = f"s{self.server_id}"
-        self.homes = False
+        self.homes = self.local_context = False
+        self.directory = Path()
         self.peers: Sequence[tuple[int, str, str]] = [(0, self.host, args)]
         self.reactor: Any = _MasterClock(harness.clock, mastership)
 

@@ -16,6 +16,7 @@ __all__ = [
     "Appended",
     "Begun",
     "Casts",
+    "HomeState",
     "Item",
     "MemberInfo",
     "Page",
@@ -117,6 +118,18 @@ class Begun(msgspec.Struct, array_like=True, frozen=True):
 
     member: AgentId
     after: int
+    home: int
+    """The replica that the client is connected to."""
+
+
+class HomeState(msgspec.Struct, array_like=True, frozen=True):
+    """Emitted by a group with ``context="local"`` for a home that begins: what it is to have."""
+
+    home: int
+    members: list[tuple[AgentId, int]]
+    """Its members, with the items with which they have joined."""
+    applied: int
+    """The home has said that it has filed everything up to this item."""
 
 
 class Removed(msgspec.Struct, array_like=True, frozen=True):

@@ -5,8 +5,18 @@ from typing import Final
 import attrs
 
 from ...agents import Agent, AgentId, Context, CreateFailed, outside, reacts
-from ...agents.presence import HomeBegun, HomesChanged
-from .protocol import GroupList, GroupOpened, GroupRefused, ListGroups, OpenGroup, Reason, group_address
+from ...agents.presence import HomeBegun, HomeLimits, HomesChanged
+from .protocol import (
+    GroupList,
+    GroupOpened,
+    GroupRefused,
+    HomeForgotten,
+    HomeLost,
+    ListGroups,
+    OpenGroup,
+    Reason,
+    group_address,
+)
 from .topic import GroupTopic
 
 __all__ = ["MAX_GROUPS", "MAX_TITLE", "GroupManager"]
@@ -24,6 +34,9 @@ class GroupManager(Agent, name="quorate.group-manager"):
     """By title."""
     view: list[int] = attrs.field(factory=list[int])
     """The number of the last view of the replicas."""
+    local: bool = False
+    """The contexts of members are on the disks of their homes."""
+    limits: HomeLimits = attrs.field(factory=HomeLimits)
 
     @reacts
     def open(self, ctx: Context, note: OpenGroup) -> None:
@@ -37,7 +50,8 @@ class GroupManager(Agent, name="quorate.group-manager"):
                 text = flaw or f"the server has {MAX_GROUPS} groups already; use one of them"
                 ctx.send(ctx.reply_to, GroupRefused(reason, text))
                 return
-            found = ctx.create(GroupTopic, name=group_address(title), state={"title": title})
+            state = {"title": title, "local": self.local, "limits": self.limits}
+            found = ctx.create(GroupTopic, name=group_address(title), state=state)
             self.groups[title] = found
         ctx.send(ctx.reply_to, GroupOpened(found))
 
@@ -58,6 +72,7 @@ class GroupManager(Agent, name="quorate.group-manager"):
             raise PermissionError("only the server knows its replicas")
         if note.view > self.view:
             self.view = note.view
+            self.limits = note.limits
             for found in self.groups.values():
                 ctx.send(found, note)
 
@@ -66,8 +81,22 @@ class GroupManager(Agent, name="quorate.group-manager"):
         """Tell all groups that a replica has none of its former clients."""
         if ctx.sender != outside(ctx.agent.host):
             raise PermissionError("only the server knows its replicas")
+        self.limits = note.limits
         for found in self.groups.values():
             ctx.send(found, note)
+
+    @reacts
+    def home_lost(self, ctx: Context, note: HomeLost) -> None:
+        """Have all groups give up the members of a replica, as an administrator orders."""
+        if ctx.sender != outside(ctx.agent.host):
+            raise PermissionError("only administrators of the server give up a replica")
+        for found in self.groups.values():
+            ctx.send(found, note)
+        ctx.send(ctx.reply_to, HomeForgotten(note.home))
+
+    @reacts
+    def forgotten(self, _: Context, __: HomeForgotten) -> None:
+        """Ignore the answers of groups."""
 
 
 def title_flaw(title: str) -> str:

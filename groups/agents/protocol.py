@@ -29,6 +29,10 @@ __all__ = [
     "GroupList",
     "GroupOpened",
     "GroupRefused",
+    "HomeApplied",
+    "HomeForgotten",
+    "HomeLost",
+    "HomeStatus",
     "JoinGroup",
     "LeaveGroup",
     "ListGroups",
@@ -191,7 +195,8 @@ class Expelled(Notification, name="quorate.group.expelled"):
 class ReadStream(Notification, name="quorate.group.read-stream"):
     """Request of a home: what a member that has connected there has not got. Answered with `StreamRead`."""
 
-    member: AgentId
+    member: AgentId | None
+    """None: what the home itself has not filed."""
     after: int
     """The member has everything up to this item."""
     below: int
@@ -217,6 +222,33 @@ class StreamAcks(Notification, name="quorate.group.stream-acks"):
     """Notice of a home: what its clients have received."""
 
     acks: list[tuple[AgentId, int]]
+
+
+@attrs.frozen
+class HomeApplied(Notification, name="quorate.group.home-applied"):
+    """Notice of a home, with ``context="local"``: it has filed everything up to an item."""
+
+    home: int
+    upto: int
+
+
+@attrs.frozen
+class HomeLost(Notification, name="quorate.group.home-lost"):
+    """Notice that a home does not have what its members lack: they leave in one view.
+
+    Of the home itself, whose disk was lost, or of an administrator, who gives up a replica. Answered with
+    `HomeForgotten` if it is a request.
+    """
+
+    home: int
+    reason: str
+
+
+@attrs.frozen
+class HomeForgotten(Notification, name="quorate.group.home-forgotten"):
+    """Answer to `HomeLost`."""
+
+    home: int
 
 
 @attrs.frozen
@@ -253,6 +285,16 @@ class MemberStatus:
 
 
 @attrs.frozen
+class HomeStatus:
+    """A home of members, with ``context="local"``, for people who administer the server."""
+
+    home: int
+    held: int
+    """Items that it has not filed."""
+    away: bool
+
+
+@attrs.frozen
 class GroupDescription(Notification, name="quorate.group.described"):
     """Answer to `DescribeGroup`."""
 
@@ -273,6 +315,7 @@ class GroupDescription(Notification, name="quorate.group.described"):
     requests: int
     """Requests without an answer."""
     members: list[MemberStatus]
+    homes: list[HomeStatus] = attrs.field(factory=list[HomeStatus])
 
 
 @attrs.frozen

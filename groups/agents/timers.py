@@ -4,12 +4,22 @@ import attrs
 
 from ...agents import Notification
 
-__all__ = ["RehomeCheck", "SlowCheck"]
+__all__ = ["HoldCheck", "RehomeCheck", "SlowCheck"]
+
+
+@attrs.frozen
+class HoldCheck(Notification, name="quorate.group.hold-check"):
+    """A home has been away for as long as items are held for it."""
+
+    home: int
+    since_ns: int
 
 
 @attrs.frozen
 class RehomeCheck(Notification, name="quorate.group.rehome-check"):
-    """Members whose replica has gone had time to connect to another one."""
+    """Members whose replica has gone had time to connect again."""
+
+    expires: bool
 
 
 @attrs.frozen

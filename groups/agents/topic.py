@@ -22,13 +22,14 @@ from ...agents import (
     outside,
     reacts,
 )
-from ...agents.presence import ConnectionPresence, HomeBegun, HomesChanged, Suspect
+from ...agents.presence import ConnectionPresence, HomeBegun, HomeLimits, HomesChanged, Suspect, Unwatch
 from ...agents.proxy import ConnectionEnded, WatchConnection
 from .items import (
     GROUPS_TOPIC,
     Appended,
     Begun,
     Casts,
+    HomeState,
     Item,
     Page,
     Ready,
@@ -38,6 +39,7 @@ from .items import (
     ViewChange,
     encode_item,
 )
+from .local_homes import LocalHomes
 from .members import Joining, Member, OpenRequest, found_member, oldest
 from .protocol import (
     GROUPS,
@@ -58,6 +60,9 @@ from .protocol import (
     GroupJoined,
     GroupLeft,
     GroupRefused,
+    HomeApplied,
+    HomeForgotten,
+    HomeLost,
     JoinGroup,
     LeaveGroup,
     MemberExpelled,
@@ -67,7 +72,7 @@ from .protocol import (
     StreamAcks,
     StreamRead,
 )
-from .timers import RehomeCheck, SlowCheck
+from .timers import HoldCheck, RehomeCheck, SlowCheck
 
 __all__ = ["MAX_ITEMS", "MAX_STORED_BYTES", "GroupTopic"]
 
@@ -82,6 +87,7 @@ MAX_HELD: Final = 16_384
 MAX_REQUESTS: Final = 10_000
 MAX_REQUEST_S: Final = 86_400.0
 MAX_LABEL: Final = 255
+MAX_PAYLOADS: Final = 4096
 READ_BYTES: Final = 1024 * 1024
 """Bytes of pages in one answer to a home."""
 
@@ -112,7 +118,11 @@ class GroupTopic(Agent, name="quorate.group"):
     """Whether a member ever had the state of the application."""
     lost: dict[AgentId, int] = attrs.field(factory=dict[AgentId, int])
     """Members whose home is in no view, with their attempt: they are suspected unless they move."""
-    expire_s: float = 30.0
+    limits: HomeLimits = attrs.field(factory=HomeLimits)
+    local: bool = False
+    """The contexts of members are on the disks of their homes."""
+    homes: LocalHomes = attrs.field(factory=LocalHomes)
+    """With `local`: what the homes have filed."""
     casts: int = 0
     suspicions: int = 0
     false_suspicions: int = 0
@@ -170,7 +180,9 @@ class GroupTopic(Agent, name="quorate.group"):
         )
         self.members[client] = member
         self._change_view(ctx, [client], [])
-        ctx.emit(GROUPS_TOPIC, Begun(client, self.last))
+        if self.local:
+            self.homes.applied.setdefault(note.home, self.last)
+        ctx.emit(GROUPS_TOPIC, Begun(client, self.last, note.home))
         infos = [each.info(identity) for identity, each in self.members.items()]
         answer = GroupJoined(self.last, self.view, infos, self.had_state)
         ctx.send(ReplyTo(client, joining.request), answer)
@@ -227,6 +239,8 @@ class GroupTopic(Agent, name="quorate.group"):
             del self.members[client]
             self.lost.pop(client, None)
             ctx.emit(GROUPS_TOPIC, Removed(client))
+            ctx.send(client, Unwatch())
+        self.homes.keep({member.home for member in self.members.values()})
         # Before the view is stored: it must not find room taken by what only they lacked.
         self._trim(ctx)
         self._change_view(ctx, [], [(client, reason) for client in clients])
@@ -242,35 +256,74 @@ class GroupTopic(Agent, name="quorate.group"):
     @reacts
     def homes_changed(self, ctx: Context, note: HomesChanged) -> None:
         """Wait a while for the members whose replica has gone; they connect to another one."""
-        homes = {member.home for member in self.members.values()} - {*note.homes}
-        self._lose(ctx, homes, note.rehome_s, note.expire_s)
+        gone = {member.home for member in self.members.values()} - {*note.homes}
+        self._suspect_later(ctx, gone, note.limits, expires=not self.local)
+        for home in sorted(gone) if self.local else ():
+            if self.homes.away.setdefault(home, ctx.now_ns) == ctx.now_ns:
+                ctx.timer(note.limits.hold_s, HoldCheck(home, ctx.now_ns))
 
     @reacts
     def home_begun(self, ctx: Context, note: HomeBegun) -> None:
         """Wait a while for the members of a replica that has begun again, without their connections."""
-        self._lose(ctx, {note.home}, note.rehome_s, note.expire_s)
+        self._suspect_later(ctx, {note.home}, note.limits, expires=True)
+        if self.local:
+            self.homes.away.pop(note.home, None)
+            members = [
+                (each, member.joined) for each, member in self.members.items() if member.home == note.home
+            ]
+            applied = self.homes.applied.get(note.home, self.last)
+            ctx.emit(GROUPS_TOPIC, HomeState(note.home, members, applied))
 
-    def _lose(self, ctx: Context, homes: set[int], rehome_s: float, expire_s: float) -> None:
+    def _suspect_later(self, ctx: Context, homes: set[int], limits: HomeLimits, *, expires: bool) -> None:
+        """Suspect the members of homes unless they connect again in time."""
         if ctx.sender.host != ctx.agent.host or ctx.sender.stamp >= FIRST_CONNECTION_STAMP:
             raise PermissionError(f"only the manager {GROUPS} tells which replicas there are")
-        self.expire_s = expire_s
+        self.limits = limits
         lost = {
             client: member.attempt
             for client, member in self.members.items()
-            if member.home in homes and not member.suspected
+            if member.home in homes and (expires or not member.suspected)
         }
         self.lost.update(lost)
         if lost:
-            ctx.timer(rehome_s, RehomeCheck())
+            ctx.timer(limits.rehome_s, RehomeCheck(expires))
 
     @reacts
-    def rehome_check(self, ctx: Context, _: RehomeCheck) -> None:
-        """Suspect the members that have not connected to another replica."""
+    def rehome_check(self, ctx: Context, note: RehomeCheck) -> None:
+        """Suspect the members that have not connected again."""
         if ctx.sender != ctx.agent:
             return
         lost, self.lost = self.lost, {}
         for client, attempt in lost.items():
-            ctx.send(client, Suspect(attempt, self.expire_s))
+            ctx.send(client, Suspect(attempt, self.limits.expire_s if note.expires else 0))
+
+    @reacts
+    def home_applied(self, ctx: Context, note: HomeApplied) -> None:
+        """Note what a home has filed; drop what all homes have."""
+        _only_from_server(ctx)
+        if self.homes.applied.get(note.home, self.last) < note.upto <= self.last:
+            self.homes.applied[note.home] = note.upto
+            self._trim(ctx)
+
+    @reacts
+    def hold_check(self, ctx: Context, note: HoldCheck) -> None:
+        """Give up a home that was away for too long."""
+        if ctx.sender == ctx.agent and self.homes.away.get(note.home) == note.since_ns:
+            self._give_up(ctx, [note.home], f"its replica was away for {self.limits.hold_s:g} s")
+
+    @reacts
+    def home_lost(self, ctx: Context, note: HomeLost) -> None:
+        """Give up a home that does not have what its members lack."""
+        if ctx.sender.host != ctx.agent.host or ctx.sender.stamp >= FIRST_CONNECTION_STAMP:
+            raise PermissionError(f"only the manager {GROUPS} and replicas give up a replica")
+        self._give_up(ctx, [note.home], note.reason)
+        if ctx.request:
+            ctx.send(ctx.reply_to, HomeForgotten(note.home))
+
+    def _give_up(self, ctx: Context, homes: list[int], reason: str) -> None:
+        clients = [client for client, member in self.members.items() if member.home in homes]
+        if clients:
+            self._expel(ctx, clients, reason)
 
     @reacts
     def read(self, ctx: Context, note: ReadStream) -> None:
@@ -279,7 +332,7 @@ class GroupTopic(Agent, name="quorate.group"):
         pages: list[tuple[int, Page]] = []
         size = 0
         more = False
-        member = note.member in self.members
+        member = note.member is None or note.member in self.members
         if member:
             first = self.pages.floor(note.after + 1) or 0
             for index, page in self.pages.items(first, note.below or None):
@@ -306,8 +359,8 @@ class GroupTopic(Agent, name="quorate.group"):
     def cast(self, ctx: Context, note: Cast) -> None:
         """Order messages, from anybody."""
         limit = MAX_DIRECTED_BYTES if note.to else MAX_CAST_BYTES
-        if not note.payloads:
-            _refuse(ctx, Reason.BAD_REQUEST, "a cast has at least one message")
+        if not 1 <= len(note.payloads) <= MAX_PAYLOADS:
+            _refuse(ctx, Reason.BAD_REQUEST, f"a cast has 1 to {MAX_PAYLOADS} messages; cast again")
         elif max([len(payload) for payload in note.payloads]) > limit:
             _refuse(ctx, Reason.TOO_LARGE, f"a message has {limit} bytes at most; send it in parts")
         elif self.holding and len(self.held) >= MAX_HELD:
@@ -408,6 +461,9 @@ class GroupTopic(Agent, name="quorate.group"):
 
     def _bound(self, ctx: Context) -> None:
         """Hold answers while a member does not keep up; expel it if too much is stored for it."""
+        if self.local:
+            self._bound_local(ctx)
+            return
         waiting = self.last - self.acked
         if 2 * waiting <= MAX_ITEMS and 2 * self.stored_bytes <= MAX_STORED_BYTES:
             return
@@ -417,44 +473,67 @@ class GroupTopic(Agent, name="quorate.group"):
             self.holding = True
             ctx.timer(SLOW_S, SlowCheck(self.acked))
 
+    def _bound_local(self, ctx: Context) -> None:
+        """Give up the homes for which too much is held; hold answers while one that runs does not keep up."""
+        if self.stored_bytes > self.limits.hold_bytes:
+            reason = f"more than {self.limits.hold_bytes} bytes were held for its replica"
+            self._give_up(ctx, self.homes.slowest(), reason)
+        elif not self.holding and 2 * (self.last - self.homes.low_of_running(self.last)) > MAX_ITEMS:
+            self.holding = True
+            ctx.timer(SLOW_S, SlowCheck(self.homes.low_of_running(self.last)))
+
     @reacts
     def slow_check(self, ctx: Context, note: SlowCheck) -> None:
         """Expel the slowest members if they have acknowledged nothing."""
         if ctx.sender != ctx.agent or not self.holding:
             return
-        if self.acked <= note.acked:
+        acked = self.homes.low_of_running(self.last) if self.local else self.acked
+        if acked <= note.acked:
             self._expel_slowest(ctx)
         if self.holding:
-            ctx.timer(SLOW_S, SlowCheck(self.acked))
+            ctx.timer(SLOW_S, SlowCheck(acked))
 
     def _expel_slowest(self, ctx: Context) -> None:
+        if self.local:
+            applied = self.homes.applied
+            low = self.homes.low_of_running(self.last)
+            slowest = [home for home in applied if home not in self.homes.away and applied[home] == low]
+            self._give_up(ctx, slowest, "its replica does not file what comes")
+            return
         low = min([member.acked for member in self.members.values()])
         slow = [each for each, member in self.members.items() if member.acked == low]
         self._expel(ctx, slow, "too slow")
 
     def _trim(self, ctx: Context) -> None:
         """Drop what all members have."""
-        acked = min([member.acked for member in self.members.values()], default=self.last)
-        if acked <= self.acked:
-            return
-        self.acked = acked
-        first = self.pages.first()
-        while first is not None:
-            page = self.pages[first]
-            if first + page.count - 1 > acked:
-                break
-            self.stored_bytes -= len(page.data)
-            del self.pages[first]
+        acked = self._all_have()
+        if acked > self.acked:
+            self.acked = acked
             first = self.pages.first()
-        if (
-            self.holding
-            and 4 * (self.last - acked) <= MAX_ITEMS
-            and 4 * self.stored_bytes <= MAX_STORED_BYTES
-        ):
+            while first is not None:
+                page = self.pages[first]
+                if first + page.count - 1 > acked:
+                    break
+                self.stored_bytes -= len(page.data)
+                del self.pages[first]
+                first = self.pages.first()
+        if self.holding and self._few_wait():
             self.holding = False
             held, self.held = self.held, []
             for sender, request, index in held:
                 ctx.send(ReplyTo(sender, request), Casted(index))
+
+    def _all_have(self) -> int:
+        """Return up to which item nothing needs to be kept."""
+        if self.local:
+            return self.homes.low(self.last)
+        return min([member.acked for member in self.members.values()], default=self.last)
+
+    def _few_wait(self) -> bool:
+        """Return whether those for whom answers are held have caught up."""
+        if self.local:
+            return 4 * (self.last - self.homes.low_of_running(self.last)) <= MAX_ITEMS
+        return 4 * (self.last - self.acked) <= MAX_ITEMS and 4 * self.stored_bytes <= MAX_STORED_BYTES
 
     # Questions
 
@@ -474,6 +553,7 @@ class GroupTopic(Agent, name="quorate.group"):
             self.holding,
             len(self.requests),
             members,
+            self.homes.statuses(self.last),
         )
         ctx.send(ctx.reply_to, description)
 

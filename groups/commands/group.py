@@ -32,6 +32,8 @@ from ..agents.protocol import (
     GroupDescription,
     GroupList,
     GroupRefused,
+    HomeForgotten,
+    HomeLost,
     ListGroups,
     MemberExpelled,
     group_address,
@@ -88,6 +90,14 @@ def _admin(config: Path, server: str) -> ServerAdmin:
     return admin
 
 
+def _described(config: Path, admin: ServerAdmin, timeout_s: float) -> list[GroupDescription]:
+    titles = _ask(config, admin, GROUPS, ListGroups(), GroupList, timeout_s).groups
+    return [
+        _ask(config, admin, group_address(title), DescribeGroup(), GroupDescription, timeout_s)
+        for title, _ in titles
+    ]
+
+
 @group.command("list", epilog=_STATUS)
 @config_argument
 @server_option
@@ -97,11 +107,7 @@ def _list(config: Path, server: str, master_timeout_s: float, as_json: bool) -> 
     """List the groups of a server."""
     with reported_errors():
         admin = _admin(config, server)
-        titles = _ask(config, admin, GROUPS, ListGroups(), GroupList, master_timeout_s).groups
-        found = [
-            _ask(config, admin, group_address(title), DescribeGroup(), GroupDescription, master_timeout_s)
-            for title, _ in titles
-        ]
+        found = _described(config, admin, master_timeout_s)
     if as_json:
         click.echo(json_text({"groups": [_object(each) for each in found]}))
         return
@@ -174,16 +180,25 @@ def _homes(config: Path, server: str, master_timeout_s: float, as_json: bool) ->
     with reported_errors():
         admin = _admin(config, server)
         found = _ask_homes(config, admin, DescribeHomes(), master_timeout_s)
+        held: dict[int, int] = {}
+        if admin.server.context == "local":
+            for each in _described(config, admin, master_timeout_s):
+                for home in each.homes:
+                    held[home.home] = held.get(home.home, 0) + home.held
     name = admin.server.name
     known = sorted({*admin.server.replica_ids, *found.loads} - {*admin.server.witness_ids})
-    rows = [(f"{name}.{each}", found.loads.get(each, 0), _standing(found, each)) for each in known]
+    rows = [
+        (f"{name}.{each}", found.loads.get(each, 0), held.get(each, 0), _standing(found, each))
+        for each in known
+    ]
     if as_json:
-        homes = [{"home": home, "clients": clients, "standing": word} for home, clients, word in rows]
+        homes = [dict(zip(("home", "clients", "held", "standing"), row, strict=True)) for row in rows]
         click.echo(json_text({"homes": homes}))
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("home")
     table.add_column("clients", justify="right")
+    table.add_column("items held", justify="right")
     table.add_column("standing")
     for row in rows:
         table.add_row(*map(Text, map(str, row)))
@@ -198,18 +213,50 @@ def _homes(config: Path, server: str, master_timeout_s: float, as_json: bool) ->
 def _drain(config: Path, replica: str, undo: bool, master_timeout_s: float) -> None:
     """Have the clients of REPLICA, for example s0.2, connect to other replicas, and take no new ones."""
     with reported_errors():
-        server, _, number = replica.rpartition(".")
-        parsed = read_config(config)
-        if not server or not number.isdigit():
-            raise CommandError(f"{replica!r} is not a replica; write it as s0.2.")
-        parsed.replica(server, int(number))
-        (admin,) = admins(parsed, server)
-        order = DrainHome(int(number), drained=not undo)
+        admin, number = _replica(config, replica)
+        if admin.server.context == "local":
+            raise CommandError(
+                f'{admin.server.name} has context="local": members of groups stay at their replica; give it '
+                f"up with: quorate group forget {config} {replica}"
+            )
+        order = DrainHome(number, drained=not undo)
         found = _ask_homes(config, admin, order, master_timeout_s)
         if found.problem:
             raise CommandError(f"{replica} was not drained: {found.problem}.")
     ending = "takes clients again" if undo else "has no clients from now on; they connect to other replicas"
     click.echo(f"quorate: {replica} {ending}.")
+
+
+@group.command("forget", epilog="Exit status: 0, or 1 if the replica keeps no contexts or no master answers.")
+@config_argument
+@click.argument("replica")
+@master_timeout_option
+def _forget(config: Path, replica: str, master_timeout_s: float) -> None:
+    """Give up REPLICA, for example s0.2, with context="local": its members leave their groups in one view.
+
+    Nothing is held for it any more. Its clients learn it, and connect to other replicas.
+    """
+    with reported_errors():
+        admin, number = _replica(config, replica)
+        if admin.server.context != "local":
+            raise CommandError(
+                f'{admin.server.name} has context="replicated": what the clients of {replica} lack is on all '
+                "replicas, and there is nothing to forget."
+            )
+        order = HomeLost(number, "an administrator has given up its replica")
+        _ask(config, admin, GROUPS, order, HomeForgotten, master_timeout_s)
+    click.echo(f"quorate: {replica} is given up; its clients are members of no group any more.")
+
+
+def _replica(config: Path, replica: str) -> tuple[ServerAdmin, int]:
+    """Return the server of a replica that is given as s0.2, and its number. Raises CommandError."""
+    server, _, number = replica.rpartition(".")
+    parsed = read_config(config)
+    if not server or not number.isdigit():
+        raise CommandError(f"{replica!r} is not a replica; write it as s0.2.")
+    parsed.replica(server, int(number))
+    (admin,) = admins(parsed, server)
+    return admin, int(number)
 
 
 def _ask_homes(config: Path, admin: ServerAdmin, request: Notification, timeout_s: float) -> Homes:

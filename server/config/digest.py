@@ -52,6 +52,7 @@ def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[ob
     return [
         (server.id, server.name, server.clustered, server.transient),
         (server.mode, server.ack, server.durability, server.min_copies),
+        *([server.context] if server.context == "local" else []),
         _visible(server.properties),
         # The replicas of a server do not differ in these: `check_replicas_agree` sees to it.
         [setting(name, server=server.id, replica=server.replicas[0].id) for name in REPLICATED_PROPERTIES],

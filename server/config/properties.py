@@ -97,6 +97,8 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "expire_s": _seconds,
     "heartbeat_s": _period,
     "high_water": _COUNT_FROM_1,
+    "hold_bytes": _COUNT_FROM_1,
+    "hold_s": _seconds,
     "lease_s": _seconds,
     "max_connections": _whole(1, 10**6),
     "max_frame": _whole(4096, 1 << 22),

@@ -127,6 +127,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
         clustered=clustered,
         replicas=tuple(replicas),
         mode="group" if element.get("mode") == "group" else "ha",
+        context="local" if element.get("context") == "local" else "replicated",
         ack=cast(Ack, ack) if ack in {"ALL", "MAJORITY"} else "ALL",
         durability=durability,
         transient=element.tag == "transient",
@@ -371,10 +372,11 @@ def _check_mode(element: Element, report: Report) -> None:
         report.problem(
             element.line, 'context belongs to mode="group"; remove it, or write mode="group" beside it.'
         )
-    elif context == "local":
+    elif context == "local" and _durability(element) == "memory":
         report.problem(
             element.line,
-            'context="local" is reserved: this version has context="replicated" only; use that.',
+            'context="local" keeps what clients have not got on the disks of their replicas; write '
+            'durability="disk", or context="replicated".',
         )
 
 

@@ -114,6 +114,8 @@ class Server:
     clustered: bool
     replicas: tuple[Replica, ...]
     mode: Mode = "ha"
+    context: Literal["replicated", "local"] = "replicated"
+    """With mode ``group``: what a client has not got is on all replicas, or on the disk of its home."""
     ack: Ack = "ALL"
     durability: Durability = "memory"
     transient: bool = False

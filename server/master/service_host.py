@@ -1,6 +1,7 @@
 """The services of a master: started, given events and stopped, with a context for each of them."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
@@ -76,6 +77,14 @@ class _Context(ServiceContextBase):
     @property
     def homes(self) -> bool:
         return self._context.settings.node.homes
+
+    @property
+    def local_context(self) -> bool:
+        return self._context.server.context == "local"
+
+    @property
+    def directory(self) -> Path:
+        return self._context.directory / "services"
 
     def follow_views(self, callback: ViewCallback) -> None:
         self._services.follow_views(self, callback)

@@ -17,7 +17,8 @@ from .outputs import HomeChange, NodeSettings
 __all__ = ["Home"]
 
 UNSETTLED_FACTOR = 2
-"""A home serves on while a view is being formed, for this many times `NodeSettings.unsettled_s`."""
+"""A home serves on without a view that can go on, for this many times `NodeSettings.unsettled_s`: short
+interruptions are normal when another replica fails, and its clients need not notice them."""
 
 
 class Home:
@@ -56,12 +57,12 @@ class Home:
             # Before the birth of the server only its first master may add something to it.
             if not self.active and (serving or self._engine.birth):
                 self._change(True, "it is a member of the view", first_time=not self._engine.birth)
-        elif role == "changing" and self.active:
+        elif role in ("changing", "blocked") and self.active:
             if self._unsettled_since is None:
                 self._unsettled_since = now
             due = self.deadline
             if due is not None and now >= due:
-                self.end("no view was formed for too long")
+                self.end(f"this replica was {role} for too long")
         elif self.active:
             self.end(f"this replica is {role}")
 

@@ -104,10 +104,14 @@ class GroupChecker:
 
     def leave(self, client: GroupClient) -> None:
         """Have a member leave."""
-        client.leaving = True
-        self._may_leave.add(client.id)
+        self.expect_end(client)
         waiter: Any = _Nobody()
         client.group.core.leave(waiter)
+
+    def expect_end(self, client: GroupClient) -> None:
+        """Let the membership of a client end, by whatever reason."""
+        client.leaving = True
+        self._may_leave.add(client.id)
 
     def kill(self, client: GroupClient) -> None:
         """End the process of a client; it expires, if it is a member."""

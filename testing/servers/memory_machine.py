@@ -1,6 +1,8 @@
 """The machine of a simulated replica: its disk, its clocks and its place in the network outlive processes."""
 
 import random
+import tempfile
+from pathlib import Path
 
 from .memory_disk import MemoryDisk
 from .memory_network import MemoryNet, MemoryReactor
@@ -23,6 +25,18 @@ class MemoryMachine:
         self.disk = disk
         self.skew_ns = skew_ns
         self._net = net
+        self._files: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def directory(self) -> Path:
+        """A directory of this machine for files of services. They are real files, which lose nothing."""
+        if self._files is None:
+            self._files = tempfile.TemporaryDirectory()
+        return Path(self._files.name)
+
+    def lose_files(self) -> None:
+        """Remove the files of services."""
+        self._files = None
 
     @property
     def paused(self) -> bool:

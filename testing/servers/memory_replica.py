@@ -1,7 +1,6 @@
 """One process of a simulated replica: the driver, connections and services of a server, in memory."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Protocol
 
 from ...agents import Note
@@ -83,7 +82,7 @@ class MemoryReplica:
         self._config = config
         self.reactor = machine.start()
         self.context = ReplicaContext(
-            *(config, server, declared, ReplicaSettings.read(config, server, declared), Path()),
+            *(config, server, declared, ReplicaSettings.read(config, server, declared), machine.directory),
             *(life, self.reactor, Metrics(), self._log, self._log),
             clock=self.reactor.seconds,
             started_at=self.reactor.seconds(),
@@ -204,6 +203,7 @@ class MemoryReplica:
         self._outputs.carry_out(out)
         self._owner.acted(self, out)
         for home in out.homes:
+            self._log(f"this replica serves clients {'now' if home.active else 'no longer'}: {home.reason}")
             if home.active:
                 self.master.start_home(home.first_time)
             else:

@@ -176,6 +176,7 @@ class MemoryServer:
     def lose_disk(self, id: int) -> None:
         """Replace the disk of a killed replica by an empty one: it joins as a new voter."""
         self.machines[id].disk.lose()
+        self.machines[id].lose_files()
 
     def forget(self, id: int) -> None:
         """Replace the disk of a killed plain server by a new one: it begins another life."""

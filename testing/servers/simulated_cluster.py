@@ -78,7 +78,7 @@ class SimulatedCluster:
         services: Sequence[type[Service]] = (),
         guard: Guard | bool = True,
         skew_s: float = 0.0,
-        groups: bool = False,
+        groups: bool | str = False,
     ) -> None:
         """Start the server s0 with so many replicas, and wait until it serves.
 
@@ -87,7 +87,8 @@ class SimulatedCluster:
         clients in; they use the virtual clock and network of their machine.
         guard: watches the reactions, see `Guard`; False: nothing does.
         skew_s: the largest error of the wall clock of a machine.
-        groups: the servers have ``mode="group"``: clients connect to every replica, and may form groups.
+        groups: the servers have ``mode="group"``: clients connect to every replica, and may form groups;
+        "local": with ``context="local"``.
         Raises ConfigError for a name or property that no configuration may have.
         """
         for service in services:

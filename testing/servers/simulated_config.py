@@ -24,12 +24,12 @@ def simulated_config(
     properties: Mapping[str, object],
     services: Sequence[type[Service]] = (),
     *,
-    groups: bool = False,
+    groups: bool | str = False,
 ) -> Config:
     """Return a configuration of these servers and their numbers of replicas, each on a machine of its own.
 
     services: of each replica of the first server, besides those for clients, and started before them.
-    groups: clients connect to every replica, and may form groups.
+    groups: clients connect to every replica, and may form groups; "local": with ``context="local"``.
     Raises ConfigError for a name or property that no configuration may have.
     """
     lines = ["<config>", '<domain name="D1"/>']
@@ -39,7 +39,9 @@ def simulated_config(
         for name, value in settings.items()
     ]
     declared = [f"<service class={quoteattr(location(each))}/>" for each in services]
-    mode = ' mode="group"' if groups else ""
+    mode = ' mode="group" durability="disk"' if groups else ""
+    if groups == "local":
+        mode += ' context="local"'
     for id, (name, replicas) in enumerate(servers.items()):
         inside = _inside(declared if id == 0 else [])
         named = f"id={quoteattr(str(id))} name={quoteattr(name)}"

@@ -21,7 +21,7 @@ from .running import BOUND_S, ROOT
 pytestmark = pytest.mark.processes
 
 
-def xml(durability: str) -> str:
+def xml(durability: str, context: str = "replicated") -> str:
     replicas = "".join(
         f'<server id="{id}" hostname="localhost"><network domain="D1" port="{16300 + id}"/>'
         f'<service class="ConnectionManager" args="root root"/>'
@@ -32,7 +32,8 @@ def xml(durability: str) -> str:
     written = "".join(f'<property name="{name}" value="{value}"/>' for name, value in properties.items())
     return (
         f'<config><domain name="D1"/>{written}'
-        f'<cluster id="0" name="s0" mode="group" durability="{durability}">{replicas}</cluster></config>'
+        f'<cluster id="0" name="s0" mode="group" context="{context}" durability="{durability}">{replicas}'
+        "</cluster></config>"
     )
 
 
@@ -70,9 +71,9 @@ class Reader:
         return [each.payload for each in self.events if isinstance(each, Message)]
 
 
-def start_servers(place: Path, durability: str) -> Iterator[Servers]:
+def start_servers(place: Path, durability: str, context: str = "replicated") -> Iterator[Servers]:
     path = place / "a3servers.xml"
-    path.write_text(xml(durability))
+    path.write_text(xml(durability, context))
     with Servers(path, free_ports=True, data=place / "data") as servers:
         yield servers
 
@@ -85,6 +86,11 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 @pytest.fixture
 def durable(tmp_path: Path) -> Iterator[Servers]:
     yield from start_servers(tmp_path, "disk")
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Servers]:
+    yield from start_servers(tmp_path, "disk", "local")
 
 
 def members(servers: Servers, count: int = 3) -> list[Reader]:
@@ -188,6 +194,37 @@ def test_the_group_outlives_a_crash_of_all_replicas_with_disks(durable: Servers)
     assert {each.index for each in readers[0].events if isinstance(each, View)}
 
 
+def test_members_with_a_local_context_wait_for_their_replica(local: Servers, tmp_path: Path) -> None:
+    readers = members(local)
+    group = Group(local.connect(), "orders", timeout=BOUND_S)
+    homes = {each.label: each.home for each in group.describe().members}
+    label, home = next((label, home) for label, home in homes.items() if home != local.master())
+    waiting = next(each for each in readers if f"m{readers.index(each)}" == label)
+    local.kill(replica=home)
+    casts = [b"%d" % number for number in range(50)]
+    for payload in casts:
+        group.cast(payload)
+    others = [each for each in readers if each is not waiting]
+    for each in others:
+        each.wait(lambda each=each: set(casts) <= set(each.messages()))
+        each.wait_for(Suspicion)
+    assert not waiting.messages()
+    held = {
+        each["home"]: each["held"] for each in json.loads(run(tmp_path, "homes", "--json").output)["homes"]
+    }
+    assert held[f"s0.{home}"] >= len(casts)
+    local.start_replica(replica=home)
+    assert_agreed(readers, casts)
+    assert {each.label: each.home for each in group.describe().members} == homes
+
+    local.kill(replica=home)
+    assert run(tmp_path, "drain", f"s0.{home}").exit_code == 1
+    forgotten = run(tmp_path, "forget", f"s0.{home}")
+    assert forgotten.exit_code == 0, forgotten.output
+    waiting.wait(lambda: waiting.error is not None)
+    assert "an administrator has given up its replica" in str(waiting.error)
+
+
 MEMBER = """
 import sys
 from quorate import connect
@@ -219,7 +256,7 @@ def test_a_member_that_is_stopped_is_suspected_trusted_and_expires_when_killed(
 def run(servers_place: Path, *words: str) -> Result:
     config = servers_place / "data" / "local-a3servers.xml"
     verb, *rest = words
-    at = [] if verb == "drain" else ["--server", "s0"]
+    at = [] if verb in ("drain", "forget") else ["--server", "s0"]
     return CliRunner().invoke(cli, ["group", verb, str(config), *rest, *at], catch_exceptions=False)
 
 

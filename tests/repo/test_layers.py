@@ -64,7 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("codec", "model", "journal", "replication", "transfer", "view_change", "membership", "protocol"),
         *("transport", "group"),
     ),
-    "groups": ("agents", "home_stream", "service", "client", "commands"),
+    "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
@@ -94,6 +94,7 @@ HOMES = {
         "server/",
         "services/",
         "groups/service.py",
+        "groups/local_contexts.py",
         "client/twisted.py",
         "client/twisted_listener.py",
         "client/twisted_agents.py",

@@ -130,7 +130,7 @@ class FakeContext:
     def __init__(self, harness: Harness, args: str = "2560"):
         self.harness = harness
         self.server_id, self.server_name, self.replica, self.host = 0, "s0", 0, "localhost"
-        self.homes = False
+        self.homes = self.local_context = False
         self.peers = [(0, "localhost", args), (1, "localhost", "2561"), (2, "far.example", "2562 60")]
         self.reactor = Reactor()
         self.accepting = True

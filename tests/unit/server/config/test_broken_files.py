@@ -317,7 +317,10 @@ MEANING = {
         "2: nbClusterExpected is 3, but s0 has 1 replica; give 1",
     ),
     "ack on a replica": (cluster().replace('h1"', 'h1" ack="ALL"'), "5: ack is the same for all replicas"),
-    "local context": (cluster('mode="group" context="local"'), '2: context="local" is reserved'),
+    "local context": (
+        cluster('mode="group" context="local" durability="memory"'),
+        '2: context="local" keeps what clients have not got on the disks',
+    ),
     "context without groups": (cluster('context="replicated"'), '2: context belongs to mode="group"'),
     "mode mesh": (cluster('mode="mesh"'), '2: mode="mesh" is reserved'),
     "property twice": (
