@@ -58,8 +58,8 @@ class ConnectionPresence(Notification, name="quorate.connection.presence"):
     """Notice of a proxy to the agents that watch its presence: at once, and when something of it changes."""
 
     user: str
-    home: int
-    """The replica that has the TCP connection, or had the last one."""
+    home: int | None
+    """The replica that has the TCP connection, or had the last one; None for a client in its process."""
     attempt: int
     suspected: bool
 

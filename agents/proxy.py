@@ -360,7 +360,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self._tell_presence(ctx)
 
     def _presence(self) -> ConnectionPresence:
-        return ConnectionPresence(self.user, self.home or 0, self.attempt, self.suspected)
+        return ConnectionPresence(self.user, self.home, self.attempt, self.suspected)
 
     def _tell_presence(self, ctx: Context) -> None:
         for watcher in self.presence:

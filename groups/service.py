@@ -137,6 +137,7 @@ class GroupService(Service):
 
     def _suspect(self, link: ClientConnection) -> None:
         if link.proxy is not None and not self._stopped:
+            self._ctx.count("group_suspicions")
             self._send(link.proxy, Suspect(link.attempt, self._limits.expire_s))
 
     def acknowledged(self, link: ClientConnection, ack: StreamAck) -> None:
@@ -325,11 +326,13 @@ class GroupService(Service):
             stream = self._streams.get(group)
             if stream is not None:
                 for reader in stream.readers.values():
-                    written += self._write(stream, reader)
+                    before = reader.sent
+                    self._write(stream, reader)
+                    written += reader.sent - before
         if written:
-            self._ctx.count("group_frames", written)
+            self._ctx.count("group_deliveries", written)
 
-    def _write(self, stream: HomeStream, reader: Reader) -> int:
+    def _write(self, stream: HomeStream, reader: Reader) -> None:
         client = self._clients.get(reader.member)
         written = 0
         while client is not None and written < MAX_FRAMES and client.link.writable:
@@ -340,7 +343,6 @@ class GroupService(Service):
             written += 1
         if written == MAX_FRAMES:
             self._mark(stream.group)
-        return written
 
     # Time and views.
 

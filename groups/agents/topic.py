@@ -155,13 +155,16 @@ class GroupTopic(Agent, name="quorate.group"):
         """Make a client a member, or note that it has moved, or is suspected or trusted."""
         client = ctx.sender
         joining = self.joining.pop(client, None)
-        if joining is not None:
-            self._admit(ctx, client, joining, note)
-            return
+        home = note.home
+        if joining is not None and home is None:
+            text = "a client in the process of its server cannot join a group; connect to a port"
+            ctx.send(ReplyTo(client, joining.request), GroupRefused(Reason.BAD_REQUEST, text))
+        elif joining is not None and home is not None:
+            self._admit(ctx, client, joining, note, home)
         member = self.members.get(client)
-        if member is None:
+        if joining is not None or member is None or home is None:
             return
-        member.home, member.attempt = note.home, note.attempt
+        member.home, member.attempt = home, note.attempt
         if note.suspected and not member.suspected:
             member.suspected = True
             self.suspicions += 1
@@ -171,18 +174,19 @@ class GroupTopic(Agent, name="quorate.group"):
             self.false_suspicions += 1
             self._append(ctx, Trusted(client))
 
-    def _admit(self, ctx: Context, client: AgentId, joining: Joining, note: ConnectionPresence) -> None:
+    def _admit(
+        self, ctx: Context, client: AgentId, joining: Joining, note: ConnectionPresence, home: int
+    ) -> None:
         if not self.members:
             # Nobody has anything to acknowledge.
             self.acked = self.last
-        member = Member(
-            note.user, joining.label, self.last + 1, self.last + 1, note.home, note.attempt, note.suspected
-        )
+        first = self.last + 1
+        member = Member(note.user, joining.label, first, first, home, note.attempt, note.suspected)
         self.members[client] = member
         self._change_view(ctx, [client], [])
         if self.local:
-            self.homes.applied.setdefault(note.home, self.last)
-        ctx.emit(GROUPS_TOPIC, Begun(client, self.last, note.home))
+            self.homes.applied.setdefault(home, self.last)
+        ctx.emit(GROUPS_TOPIC, Begun(client, self.last, home))
         infos = [each.info(identity) for identity, each in self.members.items()]
         answer = GroupJoined(self.last, self.view, infos, self.had_state)
         ctx.send(ReplyTo(client, joining.request), answer)

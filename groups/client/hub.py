@@ -11,7 +11,7 @@ import attrs
 from ...agents import AgentId, Notification
 from ...agents.notification import decode
 from ...client.connection_base import ConnectionBase
-from ...client.errors import ProtocolError, QuorateClientError
+from ...client.errors import ProtocolError, QuorateClientError, UnknownAgentError
 from ...client.frames import ServerNote, StreamItems
 from ...client.pending import Waiter
 from ..agents.protocol import (
@@ -35,7 +35,7 @@ from ..agents.protocol import (
     StateReady,
 )
 from ..agents.protocol import DescribeGroup as Describe
-from .errors import CastTooLarge, MembershipEnded, refusal
+from .errors import CastTooLarge, GroupError, MembershipEnded, refusal
 from .membership import MembershipCore
 
 __all__ = ["ACK_BYTES", "ACK_ITEMS", "GroupCore", "Hub", "hub_of"]
@@ -125,6 +125,10 @@ class GroupCore:
             self._ask(GROUPS, OpenGroup(self.title), reply, GroupOpened)
 
     def _found(self, found: AgentId | BaseException) -> None:
+        if isinstance(found, UnknownAgentError):
+            found = GroupError(
+                'the server has no groups; write mode="group" into its <cluster>, and start it again'
+            )
         if isinstance(found, AgentId):
             self._id = found
         opening, self._opening = self._opening, []

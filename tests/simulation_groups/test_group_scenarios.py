@@ -316,3 +316,20 @@ def test_the_first_event_of_a_member_is_the_view_with_it(group: Group) -> None:
     assert (view.number, [each.label for each in view.members]) == (4, ["m0", "m1", "m2", "late"])
     assert [each.label for each in view.joined] == ["late"]
     client.run(membership.leave())
+
+
+def test_a_server_without_groups_says_what_it_lacks() -> None:
+    with SimulatedCluster(seed=3) as cluster:
+        client = cluster.client()
+        with pytest.raises(GroupError, match='write mode="group" into its <cluster>'):
+            client.run(AsyncGroup(client.connection, "orders").join())
+
+
+def test_a_plain_server_has_groups_too() -> None:
+    with SimulatedCluster(replicas=1, seed=3, groups=True) as cluster:
+        client = cluster.client()
+        membership = client.run(AsyncGroup(client.connection, "orders").join())
+        assert client.run(AsyncGroup(client.connection, "orders").cast(b"alone")) == 2
+        assert isinstance(client.run(membership.receive()), View)
+        assert isinstance(client.run(membership.receive()), Message)
+        client.run(membership.leave())
