@@ -302,6 +302,10 @@ class GroupCore:
             core.received(frame)
         except (ProtocolError, ValueError) as error:
             self._end_membership(error)
+            return
+        if core.joined and not core.events:
+            # All of it was for other members: nobody takes anything.
+            self.taken(core)
 
     def taken(self, core: MembershipCore) -> None:
         """Acknowledge what the program has taken, soon."""

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from quorate.groups import AsyncGroup, MembershipEnded
+from quorate.client import QuorateClientError
+from quorate.groups import AsyncGroup, MembershipEnded, local_contexts
 from quorate.groups.agents.protocol import GROUPS, HomeForgotten, HomeLost
-from quorate.testing import SimulatedCluster
-from quorate.testing.servers.group_checks import GroupChecker, GroupClient
+from quorate.groups.home_store import HomeStore
+from quorate.groups.local_contexts import LocalContexts, _Group
+from quorate.testing import SimulatedCluster, Violation
+from quorate.testing.servers.group_checks import GroupChecker, GroupClient, GroupViolation
 
 PROPERTIES = {"balance": "rotate", "client_silence_s": "2", "expire_s": "20", "hold_s": "600"}
 
@@ -212,3 +215,40 @@ def test_expelled_members_are_told(scene: Scene) -> None:
     with pytest.raises(MembershipEnded, match="it is given up"):
         client.run(membership.receive())
     scene.settle()
+
+
+def come_back(scene: Scene) -> None:
+    home, _ = scene.victim()
+    scene.cast(30)
+    scene.cluster.kill(home)
+    scene.cast(30)
+    scene.cluster.run(5.0)
+    scene.cluster.restart(home)
+    scene.cluster.run(30.0)
+    scene.settle()
+
+
+def test_telling_what_is_not_filed_is_caught(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 12: what is trimmed is on the disk of the home."""
+    monkeypatch.setattr(local_contexts, "APPLIED_ITEMS", 1)
+    monkeypatch.setattr(_Group, "filed", property(lambda self: self.queued, lambda *_: None), raising=False)
+    monkeypatch.setattr(HomeStore, "write", lambda *_: None)
+    with pytest.raises((GroupViolation, Violation, QuorateClientError)):
+        come_back(scene)
+
+
+def test_a_home_that_does_not_fetch_what_was_held_is_caught(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 13: a home that comes back files what was held for it."""
+
+    def skip(self: LocalContexts, known: _Group) -> None:
+        del self
+        known.early.clear()
+        known.ready = True
+        for call in known.waiting:
+            call()
+
+    monkeypatch.setattr(LocalContexts, "_fetch", skip)
+    with pytest.raises((GroupViolation, Violation, QuorateClientError)):
+        come_back(scene)
