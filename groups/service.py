@@ -23,7 +23,7 @@ from ..services.client_connection import ClientConnection
 from ..services.client_connections import ClientConnections
 from .agents.items import GROUPS_TOPIC, Appended, Begun, HomeState, Page, Removed
 from .agents.manager import GroupManager
-from .agents.protocol import GROUPS, ReadStream, StreamAcks, StreamRead
+from .agents.protocol import GROUPS, GroupList, ListGroups, ReadStream, StreamAcks, StreamRead
 from .home_store import HomeStore
 from .home_stream import HomeStream, Reader
 from .local_contexts import LocalContexts
@@ -79,7 +79,14 @@ class GroupService(Service):
             int(ctx.setting("hold_bytes", str(256 * 1024 * 1024))),
         )
         self._silence_ticks = max(1, round(float(ctx.setting("client_silence_s", str(SILENCE_S))) / ACK_S))
-        await ctx.create(GroupManager, name=GROUPS, state={"local": ctx.local_context})
+        manager = await ctx.create(GroupManager, name=GROUPS, state={"local": ctx.local_context})
+        known = cast("GroupList", await ctx.ask(manager, ListGroups(), reply=GroupList))
+        if known.local != ctx.local_context:
+            before = "local" if known.local else "replicated"
+            raise ServiceError(
+                f'the groups of this server were made with context="{before}", which cannot be changed; '
+                "write that into the configuration"
+            )
         if ctx.local_context:
             try:
                 self._local = LocalContexts(ctx, await ctx.in_thread(HomeStore, ctx.directory))
@@ -95,6 +102,7 @@ class GroupService(Service):
             for link in connections.links:
                 if link.is_open:
                     self.opened(link)
+                    self.acknowledged(link, StreamAck(list(link.positions.items())))
         ctx.follow_views(self._view_changed)
         ctx.send(GROUPS, HomeBegun(ctx.replica, self._limits))
         self._timer = ctx.reactor.callLater(ACK_S, self._tick)

@@ -33,6 +33,7 @@ from ..client.frames import (
     encode_frame,
     pack_outputs,
 )
+from ..client.stream_positions import MAX_STREAMS
 from ..hachannel.transport.addresses import host_port, unmapped
 from ..hachannel.transport.ports import ClockPort, DelayedCallPort, TcpPort
 
@@ -129,6 +130,8 @@ class ClientConnection(TwistedProtocol):
         """Whether either side has ended the connection."""
         self.heard_at = reactor.seconds()
         """When bytes came from the client last, by the clock of the reactor."""
+        self.positions: dict[AgentId, int] = {}
+        """What the client has of the streams that it follows, as it has said last."""
         self.ended_here = False
         """Whether this server has ended the connection, so that the client, if it lives, opens another."""
         self.on_writable: Callable[[], None] | None = None
@@ -237,7 +240,10 @@ class ClientConnection(TwistedProtocol):
                 if self._writable:  # a client that does not read its answers gets no more of them
                     self._tcp.write(encode_frame(Pong(frame.token)))
                 self._on_ping(frame, inputs)
-            case StreamAck():
+            case StreamAck(positions=positions):
+                self.positions.update(positions)
+                if len(self.positions) > MAX_STREAMS:
+                    raise ProtocolError(f"the client follows more than {MAX_STREAMS} streams")
                 self._owner.stream_acked(self, frame)
             case Close():
                 self._handler = self._ignore_frame

@@ -63,7 +63,7 @@ class GroupManager(Agent, name="quorate.group-manager"):
     @reacts
     def list_groups(self, ctx: Context, _: ListGroups) -> None:
         """Answer with all groups."""
-        ctx.send(ctx.reply_to, GroupList(sorted(self.groups.items())))
+        ctx.send(ctx.reply_to, GroupList(sorted(self.groups.items()), self.local))
 
     @reacts
     def homes_changed(self, ctx: Context, note: HomesChanged) -> None:

@@ -261,6 +261,8 @@ class GroupList(Notification, name="quorate.group.listed"):
     """Answer to `ListGroups`: all groups by their titles, in order."""
 
     groups: list[tuple[str, AgentId]]
+    local: bool = False
+    """The contexts of members are on the disks of their homes."""
 
 
 @attrs.frozen

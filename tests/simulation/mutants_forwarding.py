@@ -56,14 +56,14 @@ def back_by_a_snapshot():
     budget={"crash": 0, "tick": 0},
 )
 def gaps_admitted():
-    def admit_one(original, self, replica):
+    def admit_one(original, self, replica, stamp_ns):
         held = self._held.get(replica)
         if held is not None and held.payloads:
             number = min(held.payloads)
             row = Source(replica, held.incarnation, held.boot, number - 1)
             if number > 1 and self._admitted.expected(row) < number:
                 self._admitted.add(row)
-        return original(self, replica)
+        return original(self, replica, stamp_ns)
 
     with wrapped(forwarding.Forwarding, "_admit_one", admit_one):
         yield
@@ -130,7 +130,7 @@ def duplicates_admitted():
         held = self._held.get(voter.replica)
         if held is not None and held.repeated and self._state.leading and self._replication.room:
             source = Source(voter.replica, voter.incarnation, message.boot, message.oseq)
-            self._replication.admit(self._state.now, source, message.payload)
+            self._replication.admit(self._state.now, source, 0, message.payload)
 
     with wrapped(forwarding.Forwarding, "on_forward", on_forward):
         yield
