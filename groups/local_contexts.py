@@ -7,15 +7,16 @@ members leave the group, instead of missing something in silence.
 
 import sqlite3
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import attrs
 from sortedcontainers import SortedDict
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
 
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
-from ..services.base import NotMaster, ServiceContext
+from ..services.base import ServiceContext
 from .agents.items import Appended, Begun, HomeState, Page, Removed
 from .agents.protocol import HomeApplied, HomeLost, ReadStream, StreamRead
 from .home_store import FiledGroup, FilingBatch, HomeStore
@@ -81,6 +82,7 @@ class LocalContexts:
         self._unknown: dict[AgentId, list[Callable[[], None]]] = {}
         """Calls for groups whose state is not known yet."""
         self._forget: list[FilingBatch] = []
+        self._turns = DeferredLock()
         self._writing = False
         self._stopped = False
         self._problem = ""
@@ -88,8 +90,7 @@ class LocalContexts:
     def stop(self) -> None:
         """Write nothing more. The file is closed once nothing uses it."""
         self._stopped = True
-        if not self._writing:
-            self._store.close()
+        self._turns.run(self._store.close)
 
     # What agents emit.
 
@@ -168,10 +169,7 @@ class LocalContexts:
         def failed(_: Failure) -> None:
             self._ctx.reactor.callLater(AGAIN_S, self._fetch, known)
 
-        try:
-            self._ctx.ask(known.id, request, READ_TIMEOUT_S, StreamRead).addCallbacks(read, failed)
-        except NotMaster:
-            self._ctx.reactor.callLater(AGAIN_S, self._fetch, known)
+        self._ctx.ask(known.id, request, READ_TIMEOUT_S, StreamRead).addCallbacks(read, failed)
 
     def _fetched(self, known: _Group, found: StreamRead) -> None:
         for first, page in found.pages:
@@ -222,8 +220,15 @@ class LocalContexts:
             if not self._stopped:
                 then(*found)
 
-        reading = self._ctx.in_thread(self._store.read, group, after, below, READ_BYTES)
+        reading = self._in_turn(self._store.read, group, after, below, READ_BYTES)
         reading.addCallbacks(done, self._failed)
+
+    def _in_turn(self, function: Callable[..., Any], *args: Any) -> "Deferred[Any]":
+        """Use the file in a thread, after those who have asked before.
+
+        So what a read does not find on the disk is in `recent` when its result comes.
+        """
+        return self._turns.run(self._ctx.in_thread, function, *args)
 
     def acknowledged(self, group: AgentId, acks: list[tuple[AgentId, int]]) -> None:
         """Note what members have received."""
@@ -259,14 +264,11 @@ class LocalContexts:
         def done(_: object) -> None:
             self._written(written)
 
-        writing = self._ctx.in_thread(self._store.write, [*batches, *(batch for _, batch in written)])
+        writing = self._in_turn(self._store.write, [*batches, *(batch for _, batch in written)])
         writing.addCallbacks(done, self._failed)
 
     def _written(self, written: list[tuple[_Group, FilingBatch]]) -> None:
         self._writing = False
-        if self._stopped:
-            self._store.close()
-            return
         for known, batch in written:
             known.filed = max(known.filed, batch.upto)
             recent = known.recent

@@ -12,13 +12,13 @@ import attrs
 import msgspec
 from twisted.python.failure import Failure
 
-from ..agents.ids import AgentId, connection_manager
+from ..agents.ids import AgentId
 from ..agents.notification import Notification
 from ..agents.presence import HomeBegun, HomeLimits, HomesChanged, Suspect, Trust
 from ..client.errors import QuorateClientError
 from ..client.frames import StreamAck
 from ..hachannel.transport.ports import DelayedCallPort
-from ..services.base import NotMaster, ServerView, Service, ServiceContext, ServiceError
+from ..services.base import ServerView, Service, ServiceContext, ServiceError
 from ..services.client_connection import ClientConnection
 from ..services.client_connections import ClientConnections
 from .agents.items import GROUPS_TOPIC, Appended, Begun, HomeState, Page, Removed
@@ -264,10 +264,7 @@ class GroupService(Service):
 
     def _ask(self, stream: HomeStream, client: _Client, reader: Reader, after: int) -> None:
         request = ReadStream(reader.member, after, stream.first_kept)
-        try:
-            reply = self._ctx.ask(stream.group, request, READ_TIMEOUT_S, StreamRead)
-        except NotMaster:
-            return
+        reply = self._ctx.ask(stream.group, request, READ_TIMEOUT_S, StreamRead)
 
         def read(found: Notification) -> None:
             self._read(stream, client, reader, cast("StreamRead", found))
@@ -384,9 +381,7 @@ class GroupService(Service):
     def _view_changed(self, view: ServerView) -> None:
         if view.members[0] != self._ctx.replica:
             return
-        note = HomesChanged(list(view.number), sorted(view.members), self._limits)
-        self._send(connection_manager(self._ctx.server_id), note)
-        self._ctx.send(GROUPS, note)
+        self._ctx.send(GROUPS, HomesChanged(list(view.number), sorted(view.members), self._limits))
 
     def _send(self, to: AgentId, note: Notification) -> None:
         self._ctx.send(to, note)

@@ -13,8 +13,9 @@ from ..agents.envelope import Note
 from ..agents.ids import AgentId, connection_manager, factory, outside
 from ..agents.manager import ConnectionManagerAgent
 from ..agents.notification import Notification, decode, encode
+from ..agents.presence import HomeLimits, HomesChanged
 from ..agents.proxy import MasterChanged
-from .base import Service, ServiceContext, ServiceError
+from .base import ServerView, Service, ServiceContext, ServiceError
 
 __all__ = ["ConnectionManager", "create_manager", "note_from_service"]
 
@@ -36,6 +37,13 @@ def create_manager(ctx: ServiceContext) -> "Deferred[Note]":
     location = agent_spec(ConnectionManagerAgent).location
     create = Create(class_name=location, id=connection_manager(ctx.server_id), key=CREATE_KEY)
     return ctx.request(note_from_service(ctx, factory(ctx.server_id), create), START_TIMEOUT_S)
+
+
+def _tell_homes(ctx: ServiceContext, view: ServerView) -> None:
+    """Tell the connection manager which replicas clients may use; the master does."""
+    if view.members[0] == ctx.replica:
+        homes = HomesChanged(list(view.number), sorted(view.members), HomeLimits())
+        ctx.post([note_from_service(ctx, connection_manager(ctx.server_id), homes)])
 
 
 class _Secret:
@@ -88,6 +96,8 @@ class ConnectionManager(Service):
                 reason = decode(CreateFailed, reply.payload).reason
                 raise ServiceError(f"ConnectionManager cannot start: {reason}")
             if ctx.homes:
+                # Before any client is accepted here: they are divided among these replicas.
+                ctx.follow_views(lambda view: _tell_homes(ctx, view))
                 return
             # Clients that were connected to the former master get their full idle time to come back.
             ctx.post([note_from_service(ctx, connection_manager(ctx.server_id), MasterChanged())])
