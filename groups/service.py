@@ -358,7 +358,8 @@ class GroupService(Service):
         if self._local is not None:
             self._local.tick()
         for member, client in self._clients.items():
-            if client.groups:
+            # Also one that has left its groups while it was suspected.
+            if client.groups or client.suspected:
                 self._watch(member, client)
 
     def _watch(self, member: AgentId, client: _Client) -> None:

@@ -13,7 +13,7 @@ from .events import GroupEvent, Member, Message, Ready, Suspicion, Trust, View
 
 __all__ = ["MAX_EARLY", "MembershipCore"]
 
-MAX_EARLY = 1024
+MAX_EARLY = 8192
 """Frames that are kept until the answer to the request to join has come; the server sends no more."""
 ITEM_BYTES = 64
 """Counted for each event besides its payload."""

@@ -9,6 +9,7 @@
 | G5 | only the members of the view at an index see the item |
 | G6 | views count by one, and each differs from the one before by who joined and left |
 | G7 | a member that lives, and connects again in time, is not expelled |
+| G8 | a replica stores every item that a member, or the home of one, has not got |
 | G9 | an index never means two things, also over failures of replicas (with G1) |
 | G10 | once all members have all, nothing is stored for them |
 """
@@ -22,6 +23,7 @@ from ...client import QuorateClientError
 from ...groups import AsyncGroup, GroupEvent, MembershipEnded, Message, Ready, Suspicion, Trust, View
 from ...groups.agents.protocol import GroupDescription, group_address
 from ...groups.agents.topic import GroupTopic
+from .cluster_watch import ReplicaView
 from .simulated_client import PendingReply, SimulatedClient
 from .simulated_cluster import SimulatedCluster
 
@@ -72,6 +74,26 @@ class GroupChecker:
         self._seen: dict[int, set[AgentId]] = {}
         """Who has seen each message."""
         self._may_leave: set[AgentId] = set()
+        cluster.invariant(self._holds_what_is_lacked)
+
+    def _holds_what_is_lacked(self, replica: ReplicaView) -> None:
+        """G8: every replica stores all items after those that all members, or all homes, have."""
+        agent = replica.agent(group_address(self.name))
+        if not isinstance(agent, GroupTopic) or not agent.members:
+            return
+        next_index: int | None = None
+        for first, page in agent.pages.items():
+            if next_index is not None and first != next_index:
+                raise GroupViolation(f"G8: items {next_index} to {first - 1} are not stored")
+            next_index = first + page.count
+        lacked = min([each.acked for each in agent.members.values()])
+        if agent.local:
+            lacked = agent.homes.low(agent.last)
+        begin = agent.pages.first()
+        if (next_index or agent.last + 1) != agent.last + 1 or (begin is None and lacked < agent.last):
+            raise GroupViolation(f"G8: item {agent.last} is not stored, and it is lacked")
+        if begin is not None and begin > lacked + 1:
+            raise GroupViolation(f"G8: item {lacked + 1} is lacked and not stored")
 
     def client(self) -> GroupClient:
         """Connect a client."""

@@ -292,8 +292,9 @@ class SimulatedCluster:
 
     def pause_client(self, client: SimulatedClient) -> None:
         """Stop the process of a client where it stands, as SIGSTOP does, until `resume_client`."""
-        self.log.append(f"{self.now:9.3f} s  pause {client.name}")
-        self._net.pause(client.name)
+        if not self._net.is_paused(client.name):
+            self.log.append(f"{self.now:9.3f} s  pause {client.name}")
+            self._net.pause(client.name)
 
     def resume_client(self, client: SimulatedClient) -> None:
         """Let the process of a client go on."""
