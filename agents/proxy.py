@@ -320,7 +320,11 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         """Suspect the client, unless it has connected again since."""
         if ctx.sender != outside(ctx.agent.host) and ctx.sender not in self.presence:
             self._stray(ctx, note)
-        elif note.attempt == self.attempt and (note.expire_s or not self.suspected):
+        else:
+            self._suspect(ctx, note)
+
+    def _suspect(self, ctx: Context, note: Suspect) -> None:
+        if note.attempt == self.attempt and (note.expire_s or not self.suspected):
             self.suspicions += 1
             if note.expire_s:
                 ctx.timer(note.expire_s, ExpireCheck(self.suspicions))

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from quorate.agents import connection_manager
+from quorate.agents import AgentId, connection_manager
 from quorate.agents.presence import DrainHome, Homes
 from quorate.agents.proxy import ClientInput, ProxyAgent
+from quorate.client import QuorateClientError
 from quorate.groups import AsyncGroup, CastTooLarge, GroupError, Message, NoAnswer, NoMembers, View
 from quorate.groups.agents import topic
-from quorate.testing import SimulatedCluster
+from quorate.groups.home_stream import HomeStream
+from quorate.testing import SimulatedCluster, Violation
 from quorate.testing.servers.group_checks import GroupChecker, GroupClient, GroupViolation
 
 PROPERTIES = {"balance": "rotate", "client_silence_s": "2", "expire_s": "20"}
@@ -142,6 +144,39 @@ def test_it_would_be_found_if_that_were_not_dropped(group: Group, monkeypatch: p
     monkeypatch.setattr(ProxyAgent, "_accept_input", accept_all)
     with pytest.raises(GroupViolation, match=r"G3|G4"):
         cast_at_a_home_that_is_cut_off(group)
+
+
+def home_dies_with_what_did_not_come_to_a_client(group: Group) -> Any:
+    home = slave(group)
+    member = group.at(home)
+    group.cluster.partition([home], [member.client])
+    group.cast(group.publisher, 30)
+    group.cluster.run(1.5)
+    group.cluster.kill(home)
+    group.cluster.heal()
+    group.cluster.run(10.0)
+    return group.settle()
+
+
+def test_what_was_sent_and_not_acknowledged_is_not_lost_with_the_home(group: Group) -> None:
+    found = home_dies_with_what_did_not_come_to_a_client(group)
+    assert (found.casts, found.view) == (30, 3)
+
+
+def test_it_would_be_found_if_homes_acknowledged_what_they_have_sent(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 8: items are forgotten by acknowledgement only."""
+
+    taken = HomeStream.take_acks
+
+    def take_acks(self: HomeStream) -> list[tuple[AgentId, int]]:
+        taken(self)
+        return [(member, reader.sent) for member, reader in self.readers.items()]
+
+    monkeypatch.setattr(HomeStream, "take_acks", take_acks)
+    with pytest.raises((GroupViolation, Violation, QuorateClientError)):
+        home_dies_with_what_did_not_come_to_a_client(group)
 
 
 def test_a_home_that_stands_still_loses_nothing(group: Group) -> None:

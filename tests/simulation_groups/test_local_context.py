@@ -13,6 +13,8 @@ from quorate.groups.local_contexts import LocalContexts, _Group
 from quorate.testing import SimulatedCluster, Violation
 from quorate.testing.servers.group_checks import GroupChecker, GroupClient, GroupViolation
 
+from ..long import amount
+
 PROPERTIES = {"balance": "rotate", "client_silence_s": "2", "expire_s": "20", "hold_s": "600"}
 
 
@@ -186,7 +188,7 @@ def test_a_home_that_restarts_serves_what_its_members_had_not_taken(scene: Scene
     scene.settle()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(int(amount("QUORATE_GROUP_SEEDS", 2, 100))))
 def test_random_kills_of_homes(seed: int) -> None:
     with SimulatedCluster(seed=seed, groups="local", properties=PROPERTIES) as cluster:
         scene = Scene(cluster)
