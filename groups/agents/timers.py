@@ -19,8 +19,6 @@ class HoldCheck(Notification, name="quorate.group.hold-check"):
 class RehomeCheck(Notification, name="quorate.group.rehome-check"):
     """Members whose replica has gone had time to connect again."""
 
-    expires: bool
-
 
 @attrs.frozen
 class SlowCheck(Notification, name="quorate.group.slow-check"):

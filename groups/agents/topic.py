@@ -116,8 +116,9 @@ class GroupTopic(Agent, name="quorate.group"):
     """By the item that is the request."""
     had_state: bool = False
     """Whether a member ever had the state of the application."""
-    lost: dict[AgentId, int] = attrs.field(factory=dict[AgentId, int])
-    """Members whose home is in no view, with their attempt: they are suspected unless they move."""
+    lost: dict[AgentId, tuple[int, bool]] = attrs.field(factory=dict[AgentId, tuple[int, bool]])
+    """Members whose home has gone, or begun again, with their attempt, and whether they expire: they are
+    suspected unless they connect."""
     limits: HomeLimits = attrs.field(factory=HomeLimits)
     local: bool = False
     """The contexts of members are on the disks of their homes."""
@@ -206,7 +207,7 @@ class GroupTopic(Agent, name="quorate.group"):
         self.joining.pop(ctx.sender, None)
         member = self.members.get(ctx.sender)
         if member is not None:
-            self._remove(ctx, [ctx.sender], "expired" if member.suspected else "closed")
+            self._remove(ctx, [ctx.sender], "expired" if member.suspected else "closed", ended=True)
 
     @reacts
     def gone(self, _: Context, note: UnknownAgent) -> None:
@@ -238,12 +239,14 @@ class GroupTopic(Agent, name="quorate.group"):
             ctx.send(client, Expelled(ctx.agent, reason))
         self._remove(ctx, clients, reason)
 
-    def _remove(self, ctx: Context, clients: list[AgentId], reason: str) -> None:
+    def _remove(self, ctx: Context, clients: list[AgentId], reason: str, *, ended: bool = False) -> None:
+        """End memberships by one view. ended: the connections of these clients have ended, too."""
         for client in clients:
             del self.members[client]
             self.lost.pop(client, None)
             ctx.emit(GROUPS_TOPIC, Removed(client))
-            ctx.send(client, Unwatch())
+            if not ended:
+                ctx.send(client, Unwatch())
         self.homes.keep({member.home for member in self.members.values()})
         # Before the view is stored: it must not find room taken by what only they lacked.
         self._trim(ctx)
@@ -284,22 +287,22 @@ class GroupTopic(Agent, name="quorate.group"):
             raise PermissionError(f"only the manager {GROUPS} tells which replicas there are")
         self.limits = limits
         lost = {
-            client: member.attempt
+            client: (member.attempt, expires)
             for client, member in self.members.items()
             if member.home in homes and (expires or not member.suspected)
         }
         self.lost.update(lost)
         if lost:
-            ctx.timer(limits.rehome_s, RehomeCheck(expires))
+            ctx.timer(limits.rehome_s, RehomeCheck())
 
     @reacts
-    def rehome_check(self, ctx: Context, note: RehomeCheck) -> None:
+    def rehome_check(self, ctx: Context, _: RehomeCheck) -> None:
         """Suspect the members that have not connected again."""
         if ctx.sender != ctx.agent:
             return
         lost, self.lost = self.lost, {}
-        for client, attempt in lost.items():
-            ctx.send(client, Suspect(attempt, self.limits.expire_s if note.expires else 0))
+        for client, (attempt, expires) in lost.items():
+            ctx.send(client, Suspect(attempt, self.limits.expire_s if expires else 0))
 
     @reacts
     def home_applied(self, ctx: Context, note: HomeApplied) -> None:
