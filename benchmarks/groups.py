@@ -232,8 +232,8 @@ def points(servers: Servers, kind: str, options: argparse.Namespace) -> list[dic
                 if options.jgroups and size <= MOST_JVMS:
                     other = jgroups(size, payload, count)
                     found.setdefault(f"jgroups {payload} B", []).append(other)
-            for kind, each in found.items():
-                row: dict[str, object] = {"kind": kind, "members": size}
+            for name, each in found.items():
+                row: dict[str, object] = {"kind": name, "members": size}
                 row |= {key: round(statistics.median(one[key] for one in each), 1) for key in each[0]}
                 rows.append(row)
                 print(row, flush=True)
