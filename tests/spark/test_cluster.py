@@ -98,7 +98,8 @@ class Cluster:
         while found.get("aliveworkers") != 2:
             assert time.monotonic() < until, found
             time.sleep(0.1)
-            with contextlib.suppress(OSError), urlopen(self._page, timeout=5) as answer:
+            # The page is there before there is something on it.
+            with contextlib.suppress(OSError, ValueError), urlopen(self._page, timeout=5) as answer:
                 found = json.load(answer)
 
     def stop(self) -> None:
