@@ -57,6 +57,27 @@ class Loop(Protocol):
         ...
 
 
+class _End:
+    """Learns that the connection has ended, in the form of a waiter."""
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+
+    def set_result(self, result: object, /) -> None:
+        """Report the end."""
+        del result
+        self._ended()
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Report the end."""
+        del exception
+        self._ended()
+
+    def done(self) -> bool:
+        """Return that nobody has given up."""
+        return False
+
+
 class Extension:
     """The connection as an extension sees it. But for `schedule` it is used in the loop of the connection."""
 
@@ -98,9 +119,9 @@ class Extension:
         """Return why the connection has ended."""
         return self._driver.pending.reason()
 
-    def on_end(self, waiter: Waiter) -> None:
-        """Complete the waiter with None when the connection has ended."""
-        self._driver.pending.expect_end(waiter)
+    def on_end(self, ended: Callable[[], None]) -> None:
+        """Have a function called when the connection has ended."""
+        self._driver.pending.expect_end(_End(ended))
 
     def schedule(self, function: Callable[[], None]) -> None:
         """Call a function in the loop, soon. May be called in any thread."""

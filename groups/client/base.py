@@ -6,7 +6,7 @@ from typing import Final
 from ...agents import AgentId
 from ...client.connection_base import ConnectionBase
 from ..agents.items import MemberInfo
-from .events import GroupEvent, Member
+from .events import Member
 from .hub import GroupCore, hub_of
 from .membership import MembershipCore
 
@@ -62,7 +62,6 @@ class MembershipBase:
 
     def __init__(self, core: MembershipCore) -> None:
         self._events = core
-        self._last_event: GroupEvent | None = None
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -337,34 +337,13 @@ class GroupCore:
             self._hub.extension.post(self._id, note)
 
 
-class _End:
-    """Learns that the connection has ended, in the form of a waiter."""
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
-
-    def set_result(self, result: object, /) -> None:
-        """Report the end."""
-        del result
-        self._ended()
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """Report the end."""
-        del exception
-        self._ended()
-
-    def done(self) -> bool:
-        """Return that nobody has given up."""
-        return False
-
-
 class Hub:
     """What the groups of a connection share."""
 
     def __init__(self, connection: ConnectionBase) -> None:
         kinds = (Expelled.type_name, GroupRefused.type_name)
         self.extension = connection.extend(kinds, self._take)
-        self.extension.on_end(_End(self._ended))
+        self.extension.on_end(self._ended)
         self._groups: dict[str, GroupCore] = {}
 
     def me(self) -> AgentId:

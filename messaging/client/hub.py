@@ -44,27 +44,6 @@ class Endpoint(Protocol):
         ...
 
 
-class _End:
-    """Learns that the connection has ended, in the form of a waiter."""
-
-    def __init__(self, ended: Callable[[], None]) -> None:
-        self._ended = ended
-
-    def set_result(self, result: object, /) -> None:
-        """Report the end."""
-        del result
-        self._ended()
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """Report the end."""
-        del exception
-        self._ended()
-
-    def done(self) -> bool:
-        """Return that nobody has given up."""
-        return False
-
-
 class Hub:
     """What the sessions of a connection share."""
 
@@ -72,7 +51,7 @@ class Hub:
         kinds = {each.type_name: each for each in (Deliver, Confirmed, Rejected, ConsumerClosed)}
         self._kinds: dict[str, type[Notification]] = dict(kinds)
         self.extension = connection.extend([*kinds, *_FAILURES], self._take)
-        self.extension.on_end(_End(self._ended))
+        self.extension.on_end(self._ended)
         self.producers: dict[int, Endpoint] = {}
         self.consumers: dict[int, Endpoint] = {}
         self.numbers = itertools.count(1)

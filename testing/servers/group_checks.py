@@ -27,7 +27,7 @@ from .cluster_watch import ReplicaView
 from .simulated_client import PendingReply, SimulatedClient
 from .simulated_cluster import SimulatedCluster
 
-__all__ = ["GroupChecker", "GroupClient", "GroupViolation"]
+__all__ = ["GroupChecker", "GroupClient", "GroupScene", "GroupViolation"]
 
 
 class GroupViolation(AssertionError):
@@ -240,6 +240,28 @@ class GroupChecker:
                 if index > start and seen != members:
                     lacking = sorted(members - seen)
                     raise GroupViolation(f"agreement: item {index} did not come to {lacking}")
+
+
+class GroupScene:
+    """A group ``orders`` that begins with a member at each of three replicas, and a client that is none."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.checker = GroupChecker(cluster, "orders")
+        for _ in range(4):
+            self.checker.client()
+        *self.members, self.publisher = self.checker.clients
+        for member in self.members:
+            self.checker.join(member)
+        cluster.run(1.0)
+
+    def described(self) -> GroupDescription:
+        """Return the group as it is."""
+        return self.publisher.client.run(self.publisher.group.describe())
+
+    def home(self, client: GroupClient) -> int:
+        """Return the replica that a member is connected to."""
+        return next(each.home for each in self.described().members if each.id == client.id)
 
 
 def _content(event: GroupEvent) -> tuple[Any, ...]:

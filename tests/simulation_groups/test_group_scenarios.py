@@ -13,34 +13,17 @@ from quorate.groups import AsyncGroup, CastTooLarge, GroupError, Message, NoAnsw
 from quorate.groups.agents import topic
 from quorate.groups.home_stream import HomeStream
 from quorate.testing import SimulatedCluster, Violation
-from quorate.testing.servers.group_checks import GroupChecker, GroupClient, GroupViolation
+from quorate.testing.servers.group_checks import GroupClient, GroupScene, GroupViolation
 
 PROPERTIES = {"balance": "rotate", "client_silence_s": "2", "expire_s": "20"}
 
 
-class Group:
-    """A group `orders` on three replicas, with one member at each, and a client that is none."""
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self.cluster = cluster
-        self.checker = GroupChecker(cluster, "orders")
-        for _ in range(4):
-            self.checker.client()
-        *self.members, self.publisher = self.checker.clients
-        for member in self.members:
-            self.checker.join(member)
-        cluster.run(1.0)
-
-    def home(self, client: GroupClient) -> int:
-        """The replica that a client is connected to."""
-        return next(each.home for each in self.described().members if each.id == client.id)
+class Group(GroupScene):
+    """What scenarios do with a group whose members may move."""
 
     def at(self, home: int) -> GroupClient:
         """The member of a replica."""
         return next(each for each in self.members if self.home(each) == home)
-
-    def described(self):
-        return self.publisher.client.run(self.publisher.group.describe())
 
     def cast(self, client: GroupClient, count: int = 1) -> None:
         for _ in range(count):

@@ -11,31 +11,15 @@ from quorate.groups.agents.protocol import GROUPS, HomeForgotten, HomeLost
 from quorate.groups.home_store import HomeStore
 from quorate.groups.local_contexts import LocalContexts, _Group
 from quorate.testing import SimulatedCluster, Violation
-from quorate.testing.servers.group_checks import GroupChecker, GroupClient, GroupViolation
+from quorate.testing.servers.group_checks import GroupClient, GroupScene, GroupViolation
 
 from ..long import amount
 
 PROPERTIES = {"balance": "rotate", "client_silence_s": "2", "expire_s": "20", "hold_s": "600"}
 
 
-class Scene:
-    """A group `orders` with one member at each of three replicas, and a client that is none."""
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self.cluster = cluster
-        self.checker = GroupChecker(cluster, "orders")
-        for _ in range(4):
-            self.checker.client()
-        *self.members, self.publisher = self.checker.clients
-        for member in self.members:
-            self.checker.join(member)
-        cluster.run(1.0)
-
-    def described(self) -> Any:
-        return self.publisher.client.run(self.publisher.group.describe())
-
-    def home(self, client: GroupClient) -> int:
-        return int(next(each.home for each in self.described().members if each.id == client.id))
+class Scene(GroupScene):
+    """What scenarios do with a group whose members stay at their replica."""
 
     def victim(self) -> tuple[int, GroupClient]:
         """A replica, and the member there: not that of the publisher, who has to go on."""
