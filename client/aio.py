@@ -22,7 +22,7 @@ from .connection_base import (
     not_answered,
     timed_out,
 )
-from .driver import CLOSE_GRACE_S, Driver
+from .driver import CLOSE_GRACE_S, Driver, PortUser
 from .errors import QuorateClientError
 from .events import SessionSettings
 from .listener import EndCallback
@@ -52,8 +52,8 @@ def reason_of(error: BaseException) -> str:
 class _Link(asyncio.Protocol):
     """One TCP connection. It reports to the driver until it is dropped."""
 
-    def __init__(self, driver: Driver):
-        self.driver: Driver | None = driver
+    def __init__(self, driver: PortUser):
+        self.driver: PortUser | None = driver
         self.transport: asyncio.Transport | None = None
         self._abortion: asyncio.TimerHandle | None = None
 
@@ -91,7 +91,7 @@ class _Link(asyncio.Protocol):
 class AsyncioPort:
     """Clock, timer and TCP client of the running asyncio loop."""
 
-    def __init__(self, driver: Driver):
+    def __init__(self, driver: PortUser):
         self._driver = driver
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

@@ -11,7 +11,7 @@ from .pending import PendingRequests, Waiter
 from .session import Session
 from .url import Endpoint
 
-__all__ = ["CLOSE_GRACE_S", "Driver", "Port"]
+__all__ = ["CLOSE_GRACE_S", "Driver", "Port", "PortUser"]
 
 _log: Final = logging.getLogger("quorate.client")
 
@@ -40,6 +40,38 @@ class Port(Protocol):
 
     def write(self, data: bytes) -> None:
         """Write on the open TCP connection."""
+        ...
+
+
+class PortUser(Protocol):
+    """What a port reports to: a `Driver`, or that of another protocol."""
+
+    def connected(self) -> None:
+        """Report that the TCP connection is open."""
+        ...
+
+    def attempt_failed(self, reason: str) -> None:
+        """Report that the TCP connection could not be opened."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Report bytes that were read."""
+        ...
+
+    def lost(self, reason: str) -> None:
+        """Report that the TCP connection has ended without being asked to."""
+        ...
+
+    def tick(self) -> None:
+        """Report that the deadline of `Port.arm` has come."""
+        ...
+
+    def pause(self) -> None:
+        """Stop writing: the buffer of the transport is full."""
+        ...
+
+    def resume(self) -> None:
+        """Write again: the buffer of the transport has room."""
         ...
 
 

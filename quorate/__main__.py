@@ -58,6 +58,7 @@ COMMANDS = {
         "quorate.messaging.commands.destinations:queue", "Make, list, show, browse and purge queues."
     ),
     "topic": Entry("quorate.messaging.commands.destinations:topic", "Make, list, show and purge topics."),
+    "mesh": Entry("quorate.mesh.commands.mesh:mesh", "Show a mesh: who reaches whom, topics, subscriptions."),
     "group": Entry("quorate.groups.commands.group:group", "List groups, their members and their homes."),
     "bench": Entry("quorate.messaging.commands.bench:bench", "Put load on a queue or topic, and measure it."),
     "joram-admin": Entry(

@@ -1,8 +1,5 @@
 """The users of a server, and the agent that opens their connections."""
 
-import hashlib
-import hmac
-import os
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -16,13 +13,12 @@ from ..agents.notification import Notification, decode, encode
 from ..agents.presence import HomeLimits, HomesChanged
 from ..agents.proxy import MasterChanged
 from .base import ServerView, Service, ServiceContext, ServiceError
+from .users import ADMINISTRATORS_PROPERTY, Users
 
 __all__ = ["ConnectionManager", "create_manager", "note_from_service"]
 
 START_TIMEOUT_S: Final = 30.0
 """Time for the agent to be created when the first master starts."""
-ADMINISTRATORS_PROPERTY: Final = "administrators"
-"""Users, separated by spaces, who may create and administer agents from a client."""
 CREATE_KEY: Final = "quorate.connection-manager"
 
 
@@ -46,20 +42,6 @@ def _tell_homes(ctx: ServiceContext, view: ServerView) -> None:
         ctx.post([note_from_service(ctx, connection_manager(ctx.server_id), homes)])
 
 
-class _Secret:
-    """A password, salted and hashed: it is compared in constant time and never shown."""
-
-    def __init__(self, password: str):
-        self._salt = os.urandom(16)
-        self._hash = self._digest(password)
-
-    def _digest(self, password: str) -> bytes:
-        return hashlib.blake2b(password.encode(), key=self._salt).digest()
-
-    def matches(self, password: str) -> bool:
-        return hmac.compare_digest(self._hash, self._digest(password))
-
-
 class ConnectionManager(Service):
     """Service ``ConnectionManager``; its arguments are users and passwords: ``root root alice secret``.
 
@@ -70,25 +52,14 @@ class ConnectionManager(Service):
     scope = "replica"
 
     def __init__(self) -> None:
-        self._users: dict[str, _Secret] = {}
-        self._administrators: frozenset[str] = frozenset()
-        # Compared for unknown users, so that a refusal takes the same time for all names.
-        self._nobody = _Secret(os.urandom(16).hex())
+        self._users = Users()
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
         """Read the users; create the connection manager agent when the cluster has none yet.
 
         Raises ServiceError if the arguments are not pairs of user and password.
         """
-        words = args.split()
-        if len(words) % 2:
-            raise ServiceError(
-                'ConnectionManager needs pairs of user and password; write args="user password"'
-            )
-        self._users = {
-            user: _Secret(password) for user, password in zip(words[::2], words[1::2], strict=True)
-        }
-        self._administrators = frozenset(ctx.setting(ADMINISTRATORS_PROPERTY, "").split())
+        self._users = Users(args, ctx.setting(ADMINISTRATORS_PROPERTY, ""))
         started = create_manager(ctx)
 
         def created(reply: Note) -> None:
@@ -106,9 +77,8 @@ class ConnectionManager(Service):
 
     def check(self, user: str, password: str) -> bool:
         """Return whether `password` is the password of the user."""
-        known = self._users.get(user)
-        return (known or self._nobody).matches(password) and known is not None
+        return self._users.check(user, password)
 
     def administers(self, user: str) -> bool:
         """Return whether the user may create and administer agents from a client."""
-        return user in self._administrators
+        return self._users.administers(user)

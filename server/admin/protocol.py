@@ -27,6 +27,7 @@ MAX_SENTENCE_CHARS = 2000
 
 MASTER = "master"
 _SHOWING = wire.Agents | wire.Timers | wire.DeadLetters | wire.Inspect
+_AGENTS = _SHOWING | wire.Stored | wire.Post | wire.Request
 
 _log = Logger()
 
@@ -83,6 +84,14 @@ class AdminTarget(Protocol):
 
     def lacks_all(self) -> str:
         """Return why this replica never holds agents, and which replicas do; "" if it may hold some."""
+        ...
+
+    def agentless(self) -> str:
+        """Return why this server never has agents, in one sentence; "" if it may have some."""
+        ...
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Carry out a command of a mesh. Raises ChangeRefused."""
         ...
 
     def page(self, ask: ListAgents) -> AgentPage:
@@ -177,6 +186,8 @@ class AdminProtocol:
         self._lost = True
 
     def _serve(self, body: wire.Body) -> "Deferred[Any] | object":
+        if isinstance(body, _AGENTS) and (sentence := self._target.agentless()):
+            raise _Refusal(sentence)
         match body:
             case wire.Status():
                 return self._target.status().addCallback(dict)
@@ -208,6 +219,8 @@ class AdminProtocol:
                 return self._target.admit(body.replica, body.address, witness=body.witness)
             case wire.Remove():
                 return self._target.remove(body.replica)
+            case wire.Command():
+                return cast("object", self._target.command(body.name, body.arguments))
             case wire.Stop():
                 return None
 

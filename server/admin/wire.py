@@ -4,7 +4,7 @@ Each frame is one MessagePack array: a `Call` from the command, an `Answer` or a
 from the replica. Answers may come in any order. No frame has more than MAX_FRAME_BYTES.
 """
 
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -118,7 +118,27 @@ class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
     replica: int
 
 
-Body = Status | Agents | Timers | DeadLetters | Inspect | Stored | Post | Request | Stop | Admit | Remove
+class Command(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="command"):
+    """A command of a mesh, answered by a daemon with what it returns."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+Body = (
+    Status
+    | Agents
+    | Timers
+    | DeadLetters
+    | Inspect
+    | Stored
+    | Post
+    | Request
+    | Stop
+    | Admit
+    | Remove
+    | Command
+)
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="call"):

@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..config import Config, ConfigError, Replica, Server, load
+from ..config import CLIENT_SERVICES, Config, ConfigError, Replica, Server, load
 
 
 @click.command(
@@ -88,6 +88,10 @@ def _number(server: Server, replica: Replica) -> str:
 
 
 def _acknowledgement(server: Server) -> str:
+    if server.mode == "mesh":
+        return (
+            f"{server.name}: mode mesh, {_count(len(server.replicas), 'daemon')} that go on alone if need be."
+        )
     acknowledged_by = "all replicas" if server.ack == "ALL" else "a majority of the replicas"
     copies = f", nothing new with fewer than {server.min_copies} replicas" if server.min_copies > 1 else ""
     witnesses = len(server.witness_ids)
@@ -102,7 +106,7 @@ def _services(replica: Replica) -> list[str]:
     """Return the names of the services, with client ports; other arguments may be secret."""
     port = replica.client_port
     return [
-        f"{service.short_name} {port}" if service.short_name == "TcpProxyService" else service.short_name
+        f"{service.short_name} {port}" if service.class_name in CLIENT_SERVICES else service.short_name
         for service in replica.services
     ]
 

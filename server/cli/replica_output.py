@@ -9,7 +9,7 @@ __all__ = ["MAX_LINE_CHARS", "OutputEvent", "ReplicaOutput", "cut"]
 
 MAX_LINE_CHARS = 2000
 
-_READY = re.compile(r"\S+ (?P<role>master|slave|witness), (?:no )?network.*")
+_READY = re.compile(r"\S+ (?P<role>master|slave|witness|daemon), (?:no )?network.*")
 _WAITING = re.compile(r"(?:joining|changing|blocked|witness|master): .*")
 
 
@@ -36,7 +36,7 @@ class ReplicaOutput:
     def __init__(self, name: str) -> None:
         """`name` stands in front of the lines, for example ``s0.1``."""
         self.role = ""
-        """master, slave or witness; "" before the replica is ready."""
+        """master, slave, witness or daemon; "" before the replica is ready."""
         self._name = name
         self._waiting = False
         """The replica has printed what it waits for, and no role since."""

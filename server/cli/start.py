@@ -34,7 +34,7 @@ ROLE_PERIOD_S = 0.1
 """The period at which the role is checked, to print its changes."""
 LEAVE_TIMEOUT_S = 0.8 * STOP_TIMEOUT_S
 """An orderly stop that takes longer is given up, shortly before a supervisor would use SIGKILL."""
-READY_ROLES = frozenset({"slave", "master", "witness"})
+READY_ROLES = frozenset({"slave", "master", "witness", "daemon"})
 WAIT_REPORT_S = 1.0
 """The reason why a replica waits is printed after the wait has lasted this long."""
 
@@ -84,6 +84,12 @@ def command(
             raise CommandError(
                 f"{declared.name} is not a <cluster>, so there is nothing to join; leave --join out."
             )
+        for option in ("join", "expected") if declared.mode == "mesh" else ():
+            if options[option]:
+                raise CommandError(
+                    f"{declared.name} is a mesh, whose daemons do not wait for each other; "
+                    f"leave --{option} out."
+                )
         if options["expected"] is not None:
             _check_expected(declared, options["expected"])
         directory = DataDirectory.open(data or loaded.path.parent / "data", declared.name, replica_id)
@@ -287,19 +293,19 @@ def _run(
     reactor = _install_reactor()
     # Defects are written to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
+    from ..daemon.replica import make_daemon
     from ..errors import StartError
     from ..replica.composition import make_replica
 
     declared = config.replica(server.name, replica)
+    life = directory.incarnation
     try:
-        running = make_replica(
-            config,
-            server,
-            declared,
-            data=data,
-            **options,
-            incarnation=directory.incarnation,
-            reactor=reactor,
+        running = (
+            make_daemon(config, server, declared, data=data, incarnation=life, reactor=reactor)
+            if server.mode == "mesh"
+            else make_replica(
+                config, server, declared, data=data, **options, incarnation=life, reactor=reactor
+            )
         )
     except StartError as error:
         raise CommandError(str(error)) from None
@@ -317,12 +323,12 @@ def _run(
     foreground = Foreground(
         reactor,
         running,
-        lambda: running.node.role,
+        lambda: running.role,
         running.diagnosis,
         lambda text: print_line(f"{text}, {where}" if text in READY_ROLES else text),
     )
     reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.expect_stop_together)
-    reactor.callWhenRunning(running.watchdog.handle_interrupts)
+    reactor.callWhenRunning(running.handle_interrupts)
     foreground.run()
     if foreground.problem:
         raise CommandError(foreground.problem)

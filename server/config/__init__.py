@@ -5,6 +5,7 @@ from .errors import ConfigError, NoRoute, Problem, UnknownName
 from .loader import load
 from .model import Config
 from .servers import (
+    CLIENT_SERVICES,
     CONNECTION_MANAGER,
     MAX_ID,
     TCP_PROXY_SERVICE,
@@ -19,6 +20,7 @@ from .servers import (
 from .xml import MAX_FILE_BYTES
 
 __all__ = [
+    "CLIENT_SERVICES",
     "CONNECTION_MANAGER",
     "MAX_FILE_BYTES",
     "MAX_ID",

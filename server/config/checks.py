@@ -6,9 +6,10 @@ import attrs
 
 from .causal_domains import check_causal_domains
 from .destinations import check_destinations
+from .mesh import check_mesh_services
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .report import Report, quoted
-from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
+from .servers import CLIENT_SERVICES, CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
 
 MAX_REPLICAS = 15
 """Every replica processes all entries: more replicas make a cluster slower, not faster."""
@@ -120,13 +121,8 @@ def _check_ports(draft: Draft, report: Report) -> None:
             used = [(network.port, network.line, "network") for network in replica.networks]
             for service in replica.services:
                 word = service.args.split()[:1]
-                if (
-                    service.class_name == TCP_PROXY_SERVICE
-                    and word
-                    and word[0].isascii()
-                    and word[0].isdigit()
-                ):
-                    used.append((int(word[0]), service.line, "TcpProxyService"))
+                if service.class_name in CLIENT_SERVICES and word and word[0].isascii() and word[0].isdigit():
+                    used.append((int(word[0]), service.line, service.short_name))
             for port, line, what in used:
                 if not 0 < port <= 65535 or not replica.host:
                     continue
@@ -250,6 +246,7 @@ def _check_administrators(draft: Draft, server: Server, replica: Replica, report
 
 
 def _check_services(draft: Draft, server: Server, report: Report) -> None:
+    check_mesh_services(server, report)
     for replica in server.replicas:
         _check_administrators(draft, server, replica, report)
         proxy = replica.service(TCP_PROXY_SERVICE)

@@ -74,6 +74,11 @@ def _answers(text: str) -> str | None:
     return None if text in ANSWERS else f"must be {' or '.join(ANSWERS)}"
 
 
+def _share(text: str) -> str | None:
+    good = _NUMBER.fullmatch(text) and 0 < float(text) <= 1
+    return None if good else "must be a number above 0, at most 1"
+
+
 def _balance(text: str) -> str | None:
     return None if text in BALANCES else f"must be {', '.join(BALANCES[:-1])} or {BALANCES[-1]}"
 
@@ -90,6 +95,11 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     AGENT_MODULES_PROPERTY: _modules,
     "answers": _answers,
     "balance": _balance,
+    "copies": _whole(1, 15),
+    "gossip_s": _seconds,
+    "mesh_publishers": _whole(1, 10_000_000),
+    "repair_share": _share,
+    "topic_bytes": _whole(1, 10**15),
     "batch_notes": _whole(1, 16384),
     "client_interface": _any,
     "client_silence_s": _seconds,

@@ -12,8 +12,20 @@ import attrs
 from .declared_agents import read_agents, refuse_agents
 from .dtd import Element
 from .joram import is_encrypted, is_joram_service
+from .mesh import check_mesh
 from .report import Report, quoted
-from .servers import CONNECTION_MANAGER, MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
+from .servers import (
+    CONNECTION_MANAGER,
+    MAX_ID,
+    Ack,
+    Durability,
+    Mode,
+    Nat,
+    Network,
+    Replica,
+    Server,
+    ServiceSpec,
+)
 from .service_classes import args_problem, class_problem, number_of, port_of, resolve
 
 MAX_NAME = 64
@@ -118,7 +130,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
     if identifier is None:
         # A placeholder that no other server has: the rest of the server is checked all the same.
         identifier = -element.line
-    durability = _durability(element)
+    durability = "disk" if element.get("mode") == "mesh" else _durability(element)
     _check_mode(element, report)
     ack = element.get("ack")
     server = Server(
@@ -126,7 +138,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
         name=name or f"the <{element.tag}> of line {element.line}",
         clustered=clustered,
         replicas=tuple(replicas),
-        mode="group" if element.get("mode") == "group" else "ha",
+        mode=_mode(element),
         context="local" if element.get("context") == "local" else "replicated",
         ack=cast(Ack, ack) if ack in {"ALL", "MAJORITY"} else "ALL",
         durability=durability,
@@ -360,13 +372,16 @@ def _min_copies(element: Element, report: Report) -> int:
     return number or 1
 
 
+def _mode(element: Element) -> Mode:
+    text = element.get("mode")
+    return "group" if text == "group" else "mesh" if text == "mesh" else "ha"
+
+
 def _check_mode(element: Element, report: Report) -> None:
     mode = element.get("mode")
     if mode == "mesh":
-        report.problem(
-            element.line,
-            'mode="mesh" is reserved: this version has mode="ha" and mode="group"; use one of them.',
-        )
+        check_mesh(element, report)
+        return
     context = element.get("context")
     if context is not None and mode != "group":
         report.problem(

@@ -7,14 +7,18 @@ import attrs
 
 CONNECTION_MANAGER = "quorate.services.manager:ConnectionManager"
 TCP_PROXY_SERVICE = "quorate.services.tcp:TcpProxyService"
+MESH_SERVICE = "quorate.mesh.service:MeshService"
+CLIENT_SERVICES = (TCP_PROXY_SERVICE, MESH_SERVICE)
+"""Services that clients connect to; their arguments begin with the port."""
 
 MAX_ID = 65535
 """The largest id of a server or replica: an AgentId has 16 bits for each."""
 
 Ack = Literal["ALL", "MAJORITY"]
 Durability = Literal["disk", "memory"]
-Mode = Literal["ha", "group"]
-"""``ha``: clients connect to the master. ``group``: to every replica, and they may form groups."""
+Mode = Literal["ha", "group", "mesh"]
+"""``ha``: clients connect to the master. ``group``: to every replica, and they may form groups. ``mesh``:
+replicas are daemons without a master, which have topics and no agents."""
 
 
 class Address(NamedTuple):
@@ -95,8 +99,8 @@ class Replica:
 
     @property
     def client_port(self) -> int | None:
-        """The port of its TcpProxyService, or None if clients cannot connect here."""
-        service = self.service(TCP_PROXY_SERVICE)
+        """The port that clients connect to, or None if none can connect here."""
+        service = next((each for each in self.services if each.class_name in CLIENT_SERVICES), None)
         return int(service.args.split()[0]) if service else None
 
 

@@ -6,11 +6,12 @@ from ...agents.origin import raised_at
 from .imports import import_problem, one_line
 from .joram import ALIASES, is_encrypted, is_java
 from .report import quoted, suggestion
-from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE
+from .servers import CLIENT_SERVICES, CONNECTION_MANAGER, MESH_SERVICE, TCP_PROXY_SERVICE
 
 BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",
     TCP_PROXY_SERVICE: "TcpProxyService",
+    MESH_SERVICE: "MeshService",
 }
 _BY_SHORT_NAME = {short: name for name, short in BUILT_IN.items()}
 
@@ -64,7 +65,8 @@ def _services_hint(declared: str) -> str:
     # A service without encryption is no replacement for one with it.
     names = [] if is_encrypted(declared) else list(BUILT_IN.values())
     near = suggestion(declared.replace(":", ".").rpartition(".")[2], names)
-    return near or f"; the built-in services are {' and '.join(BUILT_IN.values())}."
+    *others, last = BUILT_IN.values()
+    return near or f"; the built-in services are {', '.join(others)} and {last}."
 
 
 def _class_import_problem(class_name: str) -> str | None:
@@ -93,15 +95,18 @@ def _class_import_problem(class_name: str) -> str | None:
 def args_problem(class_name: str, args: str) -> str | None:
     """Return what is wrong with the args of a built-in service, as one sentence; None if nothing is."""
     words = args.split()
-    if class_name == TCP_PROXY_SERVICE and port_of(words[0] if words else "") is None:
+    if class_name in CLIENT_SERVICES and port_of(words[0] if words else "") is None:
+        name = BUILT_IN[class_name]
         if not words:
-            return 'TcpProxyService needs the port clients connect to; write args="2560".'
+            return f'{name} needs the port clients connect to; write args="2560".'
         return (
-            "the args of TcpProxyService must begin with a port from 1 to 65535, which clients know, "
+            f"the args of {name} must begin with a port from 1 to 65535, which clients know, "
             f"not {quoted(words[0])}."
         )
     if class_name == TCP_PROXY_SERVICE and (len(words) > 2 or (words[1:] and not _idle_timeout(words[1]))):
         return 'TcpProxyService takes a port and an idle timeout in seconds, no more; write args="2560 60".'
+    if class_name == MESH_SERVICE and len(words) > 1:
+        return 'MeshService takes a port, no more; write args="2560".'
     if class_name == CONNECTION_MANAGER:
         if len(words) % 2:
             return 'ConnectionManager needs pairs of user and password; write args="user password".'

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from lxml import etree
 
-from ..config import TCP_PROXY_SERVICE, load
+from ..config import CLIENT_SERVICES, load
 from ..config.service_classes import resolve
 
 __all__ = ["LOCAL_HOST", "write_local_copy"]
@@ -63,7 +63,7 @@ def _with_ports(tree: Any) -> tuple[list[Any], list[Any]]:
         tag = etree.QName(element).localname
         if tag == "network":
             networks.append(element)
-        elif tag == "service" and resolve(element.get("class", "")) == TCP_PROXY_SERVICE:
+        elif tag == "service" and resolve(element.get("class", "")) in CLIENT_SERVICES:
             services.append(element)
     return networks, services
 

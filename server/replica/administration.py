@@ -68,6 +68,15 @@ class Administration:
         """Return what keeps the replica from being master or slave: see `Replica.diagnosis`."""
         return self._replica.diagnosis()
 
+    def agentless(self) -> str:
+        """Return "": this server may have agents."""
+        return ""
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        """Refuse: this is no daemon of a mesh."""
+        del name, arguments
+        raise ChangeRefused(f'{self._replica.context.server.name} has no mode="mesh".')
+
     def lacks_all(self) -> str:
         """Return why this replica holds no agents, if it is a witness; "" otherwise."""
         context, addresses = self._replica.context, self._replica.peers.addresses

@@ -12,7 +12,7 @@ from typing import Final
 import attrs
 
 from ...agents.manager import DEFAULT_MAX_CONNECTIONS
-from ..config import TCP_PROXY_SERVICE, Config, Replica, Server
+from ..config import Config, Replica, Server
 from ..network.listener import MAX_ADMINISTRATORS, MAX_CONNECTIONS
 from ..network.pending_connections import MAX_KNOWN, MAX_UNKNOWN
 
@@ -65,7 +65,7 @@ class Room:
 def make_room(config: Config, server: Server, replica: Replica) -> Room:
     """Raise the limit of open files of this process to what `replica` may need, as far as that is allowed."""
     wanted = 0
-    if replica.service(TCP_PROXY_SERVICE) is not None:
+    if replica.client_port is not None:
         configured = config.setting("max_connections", None, server=server.id, replica=replica.id)
         wanted = DEFAULT_MAX_CONNECTIONS if configured is None else int(configured)
     reserve = (

@@ -4,7 +4,6 @@ Every replica listens on its networks and talks to its peers; the master also ru
 servers and the services. Only what was committed leaves a replica.
 """
 
-import time
 from functools import partial
 from typing import Any, cast
 
@@ -29,6 +28,7 @@ from .fd_limits import make_room
 from .incarnations import Incarnations
 from .listeners import Listeners
 from .log_file import ReplicaLog
+from .monotonic import use_monotonic
 from .output_dispatch import OutputDispatch
 from .peer_connections import PeerConnections
 from .role_hooks import RoleHooks
@@ -86,6 +86,15 @@ class Replica:
         """The node of the present incarnation."""
         return self.driver.node
 
+    @property
+    def role(self) -> str:
+        """The role of the replica: see `Node.role`."""
+        return self.node.role
+
+    def handle_interrupts(self) -> None:
+        """Let a signal report a reaction, and interrupt it: see `Watchdog.handle_interrupts`."""
+        self.watchdog.handle_interrupts()
+
     # Start
 
     def start(self) -> "Deferred[None]":
@@ -106,7 +115,7 @@ class Replica:
             self.disk.close(save=False)
             self.log.close()
             raise
-        _use_monotonic(context.reactor)
+        use_monotonic(context.reactor)
         context.log(
             f"replica {context.replica.id} of {context.server.name} starts, "
             f"incarnation {self.incarnations.current}"
@@ -300,16 +309,6 @@ def role_of(node: Node, *, serving: bool | None = None) -> Role:
         return Role.MASTER
     role = node.role
     return Role.CHANGING if role == "master" else Role(role)
-
-
-def _use_monotonic(reactor: Any) -> None:
-    """Make the reactor measure time by the monotonic clock, if it has no delayed calls yet.
-
-    Twisted uses the time of day: when that is set back by an hour, nothing is called for an hour. Delayed
-    calls that exist already have their time on the old clock, so the clock is not changed then.
-    """
-    if hasattr(reactor, "getDelayedCalls") and not reactor.getDelayedCalls():
-        reactor.seconds = time.monotonic
 
 
 def _failed(sentence: str) -> Failure:

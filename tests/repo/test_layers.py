@@ -19,6 +19,7 @@ PACKAGES = (
     "engine",
     "groups",
     "hachannel",
+    "mesh",
     "messaging",
     "replay",
     "server",
@@ -36,6 +37,11 @@ ARROWS: dict[str, set[str]] = {
         *("agents", "client", "hachannel.transport", "server.admin", "server.cli", "server.config"),
         *("services.base", "services.client_connection", "services.client_connections"),
     },
+    # The daemons of a mesh use connections and frames of the others, and neither channel, engine nor agents.
+    "mesh": {
+        *("client", "hachannel.transport", "server.admin", "server.cli", "server.config"),
+        *("services.base", "services.daemon_base", "services.failed_logins", "services.users"),
+    },
     "messaging": {
         *("agents", "client", "server.admin", "server.cli", "server.config"),
         # `quorate bench` puts a recorded load on a server.
@@ -49,9 +55,9 @@ ARROWS: dict[str, set[str]] = {
     "server": {
         *("agents", "client.frames", "client.blocking", "client.local", "engine", "hachannel"),
         *("replay.removed", "replay.schema", "output"),
-        *("services.base", "services.context_base"),
+        *("services.base", "services.context_base", "services.daemon_base"),
     },
-    "testing": {"agents", "client", "engine", "groups", "hachannel", "replay", "server", "services"},
+    "testing": {"agents", "client", "engine", "groups", "hachannel", "mesh", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
     # The files of quorate/ itself: the public names; subcommands are imported when they are called.
     "": {"agents", "client", "output", "server.processes"},
@@ -64,11 +70,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("codec", "model", "journal", "replication", "transfer", "view_change", "membership", "protocol"),
         *("transport", "group"),
     ),
+    "mesh": (
+        *("model", "log", "messages", "frames", "directory", "marks", "rows", "streams", "state"),
+        *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
+        *("peer_frames", "store", "client_link", "service", "client", "commands"),
+    ),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
     "server": (
         *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
-        *("local", "replica", "cli", "processes"),
+        *("local", "replica", "daemon", "cli", "processes"),
     ),
     "testing": (
         *(
@@ -80,6 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "faults",
             "schedules",
             "exploration",
+            "mesh",
         ),
         "mutation",
         "servers",
@@ -95,6 +107,8 @@ HOMES = {
         "services/",
         "groups/service.py",
         "groups/local_contexts.py",
+        "mesh/client_link.py",
+        "mesh/service.py",
         "client/twisted.py",
         "client/twisted_listener.py",
         "client/twisted_agents.py",
@@ -118,6 +132,10 @@ PURE = (
     "groups/agents/",
     "groups/home_stream.py",
     "groups/client/membership.py",
+    *(f"mesh/{name}.py" for name in ("model", "log", "messages", "frames", "directory", "marks", "rows")),
+    *(f"mesh/{name}.py" for name in ("streams", "state", "collection", "consumers", "publishing")),
+    *(f"mesh/{name}.py" for name in ("repair", "requests", "daemon", "peer_frames")),
+    *(f"mesh/client/{name}.py" for name in ("publisher", "subscriber", "session", "errors")),
     "messaging/agents/",
     "client/attempts.py",
     "client/delayed_ack.py",

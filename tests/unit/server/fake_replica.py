@@ -7,7 +7,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,12 @@ class FakeTarget:
 
     def diagnosis(self) -> str:
         return self.waits
+
+    def agentless(self) -> str:
+        return ""
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
 
     def lacks_all(self) -> str:
         return self.watches

@@ -38,6 +38,9 @@ class Host:
     def status(self) -> "Deferred[dict[str, Any]]":
         return succeed({})
 
+    def agentless(self) -> str:
+        return ""
+
     def request(self, _note: Note, _timeout_s: float) -> "Deferred[Note]":
         return self.reply
 

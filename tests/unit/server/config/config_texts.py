@@ -28,3 +28,17 @@ def cluster(attributes: str = "", replicas: int = 3, extra: str = "") -> str:
         + "\n".join(lines)
         + "\n</cluster></config>"
     )
+
+
+def mesh(attributes: str = "", service: str = "", extra: str = "") -> str:
+    """A mesh of two daemons on line 2, on lines 4 and 5; `service` is one more of the second."""
+    lines = [
+        f'<server id="{i}" hostname="h{i}"><network domain="D1" port="10"/>{CM}'
+        f'<service class="MeshService" args="2560"/>{service * i}</server>'
+        for i in range(2)
+    ]
+    return (
+        f'<config>{OPEN}<domain name="D1"/>\n<cluster id="0" name="m0" mode="mesh" {attributes}>\n{extra}\n'
+        + "\n".join(lines)
+        + "\n</cluster></config>"
+    )

@@ -322,7 +322,6 @@ MEANING = {
         '2: context="local" keeps what clients have not got on the disks',
     ),
     "context without groups": (cluster('context="replicated"'), '2: context belongs to mode="group"'),
-    "mode mesh": (cluster('mode="mesh"'), '2: mode="mesh" is reserved'),
     "property twice": (
         one("<property name='a' value='1'/>\n<property name='a' value='2'/>"),
         "4: the property 'a' is set twice",

@@ -22,7 +22,7 @@ SERVICES = {
     "a function": ("<service class='json:loads'/>", "3: json:loads is not a service"),
     "Java": (
         "<service class='javax.jms.Thing'/>",
-        "is a Java service that Quorate does not have; the built-in services are ConnectionManager and",
+        "is a Java service that Quorate does not have; the built-in services are ConnectionManager, ",
     ),
     "TLS of Joram": (
         "<service class='org.objectweb.joram.mom.proxies.tcp.SSLTcpProxyService' args='2560'/>",
@@ -34,7 +34,8 @@ SERVICES = {
     ),
     "TLS without a module": (
         "<service class='SSLTcpProxyService' args='2560'/>",
-        "write package.module:Class; the built-in services are ConnectionManager and TcpProxyService.",
+        "write package.module:Class; the built-in services are ConnectionManager, "
+        "TcpProxyService and MeshService.",
     ),
     "almost Java": (
         "<service class='org.objectweb.joram.mom.proxies.tcp.TcpProxyServic'/>",

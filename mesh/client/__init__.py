@@ -1,0 +1,1 @@
+"""Clients of a mesh: publishers, subscribers and their connections."""
