@@ -12,7 +12,7 @@ from typing import Final
 from .collection import Collection
 from .consumers import Consumers
 from .directory import DirectoryChanges
-from .frames import ClientFrame
+from .frames import Acknowledge, ClientFrame, Publish
 from .log import Log
 from .messages import AskSnap, AskState, Forgotten, MeshMessage, Msgs, Row, Snap, State, Want
 from .model import (
@@ -175,7 +175,8 @@ class Daemon:
     ) -> None:
         """A client has sent a frame."""
         self._begin(now, wall_ms)
-        self.repair.busy_until = now + BUSY_S
+        if isinstance(frame, Publish | Acknowledge):
+            self.repair.busy_until = now + BUSY_S
         self.requests.receive(client, user, frame)
         self._settle()
 

@@ -184,7 +184,7 @@ class Repair:
             del lacking[stream]
             lacking[stream] = None
             link.wants[stream] = _Wanted(now)
-            state.send((donor,), Want(stream, have + 1, state.limits.chunk_bytes))
+            state.ask(donor, Want(stream, have + 1, state.limits.chunk_bytes))
 
     def _is_blocked(self, stream: Stream) -> bool:
         after = self.blocked.get(stream)
@@ -206,7 +206,7 @@ class Repair:
         link, now = self.links[daemon], self._state.now
         if link.snap_asked_at is None:
             link.snap_asked_at = now
-            self._state.send((daemon,), AskSnap())
+            self._state.ask(daemon, AskSnap())
 
     def _ask_snaps(self) -> None:
         """Ask for a Snap where a peer's directory includes what neither it nor this daemon can send."""

@@ -161,6 +161,8 @@ class MeshService(DaemonService):
     def _after(self) -> None:
         output = self._daemon.take_output()
         if output:
+            for daemon, question in output.questions:
+                self._ctx.send((daemon,), cut(question))
             self._waiting.append(output)
         if self._daemon.state.directory.members != self._members:
             self._follow_members()

@@ -28,12 +28,14 @@ class Output:
         factory=list[tuple[tuple[int, ...], MeshMessage]]
     )
     """(daemons, message)."""
+    questions: list[tuple[int, MeshMessage]] = attrs.field(factory=list[tuple[int, MeshMessage]])
+    """(daemon, message): these imply nothing that has to be durable, and may leave at once."""
     frames: list[tuple[ClientId, ServerFrame]] = attrs.field(factory=list[tuple[ClientId, ServerFrame]])
     log: list[str] = attrs.field(factory=list[str])
     """Lines for the log of the server."""
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.frames or self.log)
+        return bool(self.messages or self.questions or self.frames or self.log)
 
 
 class DaemonState:
@@ -75,6 +77,10 @@ class DaemonState:
         to = tuple(daemons)
         if to:
             self.output.messages.append((to, message))
+
+    def ask(self, daemon: int, message: MeshMessage) -> None:
+        """Send a question to a daemon. It need not wait for the disk."""
+        self.output.questions.append((daemon, message))
 
     def answer(self, client: ClientId, frame: ServerFrame) -> None:
         """Send a frame to a client."""

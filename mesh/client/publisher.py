@@ -46,7 +46,7 @@ class Publisher:
     """The number of the last acknowledged message."""
     count: int = 0
     """Messages of the program so far."""
-    waiting: "deque[tuple[int, bytes]]" = attrs.field(factory=deque)
+    waiting: deque[tuple[int, bytes]] = attrs.field(factory=lambda: deque[tuple[int, bytes]]())
     """(number, body) of the messages that are not acknowledged."""
     sent: int = 0
     """How many of `waiting` were sent over the present connection."""

@@ -197,6 +197,8 @@ class SimulatedMesh:
             return function(daemon)
         finally:
             output = daemon.take_output()
+            for other, question in output.questions:
+                self._transmit(id, other, encode_message(question))
             if output:
                 node.waiting.append((node.disk.mark, output))
             if (node.disk.mark or node.waiting) and not node.syncing:

@@ -5,6 +5,8 @@ import json
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,3 +198,51 @@ def test_asyncio_clients_publish_and_receive(servers: Servers) -> None:
 
     asyncio.run(run())
     assert found == [b"%d" % number for number in range(10)]
+
+
+def example(*arguments: object) -> "subprocess.Popen[str]":
+    """Start an example."""
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, arguments)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_readings_of_a_ship_are_read_ashore_once(servers: Servers, tmp_path: Path) -> None:
+    urls = ["quorate://" + each for each in servers.url("m0").removeprefix("quorate://").split(",")]
+    assert command(servers, "create", "readings").exit_code == 0
+    with client(servers, 2) as shore:
+        while not shore.topics():
+            pass
+    lines: list[str] = []
+    for _ in range(2):
+        office = example("examples.sensors", "office", urls[2], 20, tmp_path / "office.cursor")
+        assert office.stdout is not None
+        assert office.stdout.readline() == "the office listens\n"
+        while "office" not in command(servers, "subscriptions", "--replica", "0").output:
+            pass
+        ship = example("examples.sensors", "ship", urls[0], 20)
+        assert "20 readings are on the disk of daemon 0" in ship.communicate(timeout=BOUND_S)[0]
+        read, _ = office.communicate(timeout=BOUND_S)
+        lines += read.splitlines()
+    assert [int(line.split()[1]) for line in lines] == [*range(20), *range(20)]
+
+
+def test_sites_chat_while_daemons_die(servers: Servers) -> None:
+    assert command(servers, "create", "chat").exit_code == 0
+    anna, bert = (example("examples.sites", name, servers.url("m0")) for name in ("anna", "bert"))
+    for each in (anna, bert):
+        assert each.stdout is not None
+        assert " is at daemon " in each.stdout.readline()
+    servers.kill("m0", 1)
+    assert anna.stdin is not None
+    assert bert.stdout is not None
+    anna.stdin.write("hello\n")
+    anna.stdin.flush()
+    assert bert.stdout.readline() == "anna: hello\n"
+    for each in (anna, bert):
+        each.communicate(timeout=BOUND_S)
+        assert each.returncode == 0
