@@ -136,10 +136,9 @@ class Consumers:
             if consumer.dots and number > consumer.positions.get(stream, 0):
                 # It has had these from another daemon, or over an earlier connection.
                 consumer.positions[stream] = number
-            for dot in consumer.dots:
-                # Only what is due to a subscription has a mark.
-                due = dot in directory.subscriptions and marks.get(stream, dot) is not None
-                if due and marks.raise_to(stream, dot, number):
+            for dot in consumer.dots if self._state.may_be_of(stream, consumer.topic) else ():
+                # What was acknowledged was due, also if the record of its start has not come here.
+                if dot in directory.subscriptions and marks.raise_to(stream, dot, number):
                     self._state.touched.add(stream)
             waiting = consumer.under_way.get(stream)
             while waiting and waiting[0][0] <= number:

@@ -178,6 +178,8 @@ class Requests:
         daemon.state.answer(client, Attached(frame.request, frame.consumer, consumer.dots))
         if cursor is not None:
             for stream, number in cursor.positions.items():
+                if not daemon.state.may_be_of(stream, frame.topic):
+                    continue
                 for dot in consumer.dots:
                     daemon.mark(stream, dot, number)
         daemon.consumers.attach(consumer, cursor, fresh=fresh)

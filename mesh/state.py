@@ -103,6 +103,11 @@ class DaemonState:
             or (stream.topic != DIRECTORY and self.directory.removed_topic(stream.topic))
         )
 
+    def may_be_of(self, stream: Stream, name: str) -> bool:
+        """Return whether a stream belongs to the topic of this name, or may: its creation is not here yet."""
+        topic = self.directory.topics.get(stream.topic)
+        return topic.name == name if topic is not None else not self.directory.removed_topic(stream.topic)
+
     def known_topic(self, stream: Stream) -> bool:
         """Return whether the topic of a stream is in the directory."""
         return stream.topic == DIRECTORY or stream.topic in self.directory.topics

@@ -9,6 +9,7 @@ __all__ = [
     "differences_from_file",
     "is_down",
     "is_led",
+    "is_whole_mesh",
     "masters",
     "may_get_a_master",
     "problems",
@@ -36,9 +37,14 @@ def is_led(replicas: list[ReplicaStatus]) -> bool:
     return led and not _strays(replicas)
 
 
+def is_whole_mesh(replicas: list[ReplicaStatus]) -> bool:
+    """Return whether these are daemons of a mesh, and all of them answer: a mesh has no master."""
+    return all(each.role == "daemon" for each in replicas)
+
+
 def may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
     """Return whether no master serves, and a replica may still become one that does."""
-    led = any(each.in_charge for each in replicas)
+    led = any(each.in_charge or each.role == "daemon" for each in replicas)
     return not led and any(each.endpoint.port and not each.refused for each in replicas)
 
 

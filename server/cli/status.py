@@ -17,6 +17,7 @@ from ..admin.health import (
     differences_from_file,
     is_down,
     is_led,
+    is_whole_mesh,
     masters,
     may_get_a_master,
     problems,
@@ -41,7 +42,13 @@ WAIT_S = 5.0
 """The default wait for a master: longer than a start or a failover takes on usual machines."""
 POLL_S = 0.2
 
-_COLOURS = {"master": "bold green", "slave": "green", "down": "bold red", NO_ANSWER: "bold red"}
+_COLOURS = {
+    "master": "bold green",
+    "slave": "green",
+    "daemon": "green",
+    "down": "bold red",
+    NO_ANSWER: "bold red",
+}
 _COLUMNS = (
     ("view", "view"),
     ("commit", "commit"),
@@ -55,7 +62,10 @@ _COLUMNS = (
 Statuses = list[tuple[Server, list[ReplicaStatus]]]
 
 
-@click.command(epilog="Exit status: 0 if every server has one master, and that has a majority; 1 otherwise.")
+@click.command(
+    epilog="Exit status: 0 if every server has one master, and that has a majority (of a mesh: if all of its "
+    "daemons answer); 1 otherwise."
+)
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @json_option
@@ -136,7 +146,8 @@ def command(
                 )
             if conflict := cluster_conflict(replicas):
                 click.echo(f"quorate: {server_asked.name}: {conflict}", err=True)
-    ctx.exit(0 if all(is_led(replicas) for _, replicas in statuses) else 1)
+    serves = all(is_led(replicas) or is_whole_mesh(replicas) for _, replicas in statuses)
+    ctx.exit(0 if serves else 1)
 
 
 def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -> Statuses:

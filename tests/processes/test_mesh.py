@@ -121,6 +121,9 @@ def test_commands_show_and_change_a_mesh(servers: Servers) -> None:
     assert status.exit_code == 0, status.output
     assert status.output.count("0,1,2") == 3
     assert command(servers, "unsubscribe", "prices", "audit", "--replica", "1").exit_code == 0
+    general = CliRunner().invoke(cli, ["status", str(servers.config.path)])
+    assert general.exit_code == 0, general.output
+    assert "m0.1 MeshService: reaches 0, 1, 2" in general.output
     servers.kill("m0", 2)
     refused = command(servers, "forget", "2")
     assert refused.exit_code == 1
