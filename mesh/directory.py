@@ -95,6 +95,8 @@ class Directory:
             self.uids_of[topic.name].add(uid)
         for dot, subscription in self.subscriptions.items():
             self.dots_of[subscription.topic].add(dot)
+        self.members: frozenset[int] = self._present()
+        """The daemons of the mesh."""
         self.changes = DirectoryChanges()
 
     def take_changes(self) -> DirectoryChanges:
@@ -125,9 +127,7 @@ class Directory:
         """Return whether a subscription has ended."""
         return dot not in self.subscriptions and (dot in self.gone_dots or self.covers(dot))
 
-    @property
-    def members(self) -> frozenset[int]:
-        """The daemons of the mesh."""
+    def _present(self) -> frozenset[int]:
         states = self.member_states
         added = {daemon for daemon, state in states.items() if state.present}
         forgotten = {daemon for daemon, state in states.items() if not state.present}
@@ -224,6 +224,7 @@ class Directory:
         known = self.member_states.get(daemon)
         if known is None or state > known:
             self.member_states[daemon] = state
+            self.members = self._present()
             MEMBER.put(self._log, daemon, state)
             self.changes.members = True
 

@@ -42,7 +42,6 @@ T = TypeVar("T")
 
 WINDOW: Final = 4096
 """Messages that a publisher may have unacknowledged."""
-MAX_CLIENTS: Final = 10_000
 MAX_UNWRITTEN_BYTES: Final = 16 * 1024 * 1024
 """With more bytes that wait for the disk, clients are not read from."""
 
@@ -268,9 +267,9 @@ class MeshService(DaemonService):
     def link_made(self, link: ClientLink) -> None:
         """Record a connection."""
         self._links[link.number] = link
-        if len(self._links) > MAX_CLIENTS:
+        if len(self._links) > self._ctx.max_clients:
             self._ctx.count("refused_connections")
-            link.bye(ByeCode.FULL, f"this daemon has {MAX_CLIENTS} clients")
+            link.bye(ByeCode.FULL, f"this daemon has {self._ctx.max_clients} clients, and takes no more")
 
     def link_lost(self, link: ClientLink) -> None:
         """Forget a connection."""

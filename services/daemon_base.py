@@ -60,6 +60,11 @@ class DaemonContext(Protocol):
         ...
 
     @property
+    def max_clients(self) -> int:
+        """Connections of clients that this process has file descriptors for."""
+        ...
+
+    @property
     def directory(self) -> Path:
         """A directory of this replica for its files. It need not exist yet."""
         ...

@@ -25,6 +25,7 @@ from ..network.addresses import Addresses
 from ..network.hello import ADMIN, CHANNEL
 from ..network.host_addresses import HostAddresses
 from ..network.source_check import SourceCheck
+from ..replica.fd_limits import make_room
 from ..replica.inbound import AdminHandler
 from ..replica.listeners import Listeners
 from ..replica.log_file import ReplicaLog
@@ -63,6 +64,10 @@ class _Context:
         self.addresses: Mapping[int, Address] = Addresses(context.server, context.replica).in_domain()
         manager = context.replica.service(CONNECTION_MANAGER)
         self.users = "" if manager is None else manager.args
+        room = make_room(context.config, context.server, context.replica)
+        self.max_clients = room.connections
+        if room.sentence:
+            context.log(room.sentence)
         self.log = context.log
         self.announce = context.announce
         self.count = context.metrics.count
