@@ -35,6 +35,7 @@ from .model import (
 from .publishing import Publishing
 from .repair import Repair
 from .requests import Requests, User
+from .snap import take_snap
 from .state import ClientId, DaemonState, Output
 
 __all__ = ["Daemon"]
@@ -81,6 +82,9 @@ class Daemon:
         self._unknown_dots: set[Dot] = {
             dot for dot in self.state.marks.dots if dot not in self.state.directory.subscriptions
         }
+        self._has_older_lives = self._find_older_lives()
+        self._may_release = False
+        """Something has changed that publishers may have waited for."""
         self.state.directory.take_changes()
         self.state.streams.take_grown()
 
@@ -115,12 +119,13 @@ class Daemon:
         times = [*self.repair.deadlines()]
         if self.has_news or self.state.touched:
             times.append(self._gossip_at)
-        if any(stream.life < self.life for stream in self._own_streams()):
+        if self._has_older_lives:
             times.append(self._retire_at)
         return min(times, default=None)
 
-    def _own_streams(self) -> list[Stream]:
-        return [stream for stream in self.state.streams.states if stream.daemon == self.me]
+    def _find_older_lives(self) -> bool:
+        """Return whether there are streams of earlier lives of this daemon. Costs a look at all streams."""
+        return any(each.daemon == self.me and each.life < self.life for each in self.state.streams.states)
 
     # Inputs
 
@@ -153,12 +158,14 @@ class Daemon:
         """The deadline has come."""
         self._begin(now, wall_ms)
         if now >= self._gossip_at:
+            topics = {stream.topic for stream in self.state.touched}
             self.collection.collect()
-            self._end_slow()
+            self._end_slow(topics)
             self._tell()
             self._gossip_at = now + self.state.limits.gossip_s
         if now >= self._retire_at:
             self._retire_at = now + RETIRE_S
+            self._has_older_lives = self._find_older_lives()
             peers = {id: link.ctx for id, link in self.repair.links.items() if link.heard}
             life = self.collection.retirable(peers)
             if life is not None:
@@ -218,7 +225,7 @@ class Daemon:
             case Want():
                 self._send_records(daemon, message)
             case AskSnap():
-                self.state.send((daemon,), self._snap())
+                self.state.send((daemon,), take_snap(self.state))
             case Snap():
                 self._snap_received(daemon, message)
 
@@ -271,6 +278,7 @@ class Daemon:
 
     def _state_received(self, daemon: int, message: State) -> None:
         state = self.state
+        self._may_release = True
         for each, row in message.rows:
             if each == self.me:
                 if row.life > self.life:
@@ -300,6 +308,7 @@ class Daemon:
         )
         self.state.count("lives")
         self.state.life = life
+        self._has_older_lives = True
 
     def _learn_marks(self, marks: Iterable[tuple[Stream, list[tuple[Dot, int]]]]) -> None:
         state = self.state
@@ -383,10 +392,10 @@ class Daemon:
         stream, held = want.stream, state.streams.states.get(want.stream)
         if held is None or want.first < 1:
             if state.retired(stream) or state.directory.removed_topic(stream.topic):
-                state.send((daemon,), self._snap())
+                state.send((daemon,), take_snap(self.state))
             return
         if want.first <= held.floor:
-            state.send((daemon,), self._snap())
+            state.send((daemon,), take_snap(self.state))
             return
         if want.first > held.have:
             return
@@ -397,22 +406,6 @@ class Daemon:
             last = held.have
         state.send((daemon,), Msgs(stream, want.first, last, records, True))
         state.count("repaired_to_others", len(records))
-
-    def _snap(self) -> Snap:
-        state, directory = self.state, self.state.directory
-        self.state.count("snaps")
-        return Snap(
-            list(directory.ctx.items()),
-            [(stream, held.floor) for stream, held in state.streams.states.items() if held.floor],
-            list(directory.topics.items()),
-            list(directory.subscriptions.items()),
-            sorted(directory.gone_topics),
-            sorted(directory.gone_dots),
-            list(directory.member_states.items()),
-            list(directory.retired.items()),
-            [(stream, list(state.marks.of(stream))) for stream in state.marks.streams],
-            directory.stamp,
-        )
 
     def _snap_received(self, daemon: int, snap: Snap) -> None:
         state = self.state
@@ -451,6 +444,7 @@ class Daemon:
     def _follow_directory(self) -> None:
         """Do what changes of the directory imply."""
         state = self.state
+        self._may_release = True
         while changes := state.directory.take_changes():
             self._to_tell_ctx |= changes.ctx
             for uid, topic in changes.lost_topics:
@@ -548,10 +542,12 @@ class Daemon:
                 state.send((daemon,), AskState())
         state.touched.update(state.streams.states)
 
-    def _end_slow(self) -> None:
+    def _end_slow(self, touched: set[Uid]) -> None:
         """End the slowest subscription of topics that are full and have the option for it."""
         state = self.state
-        for name, uids in list(state.directory.uids_of.items()):
+        names = {topic.name for uid in touched if (topic := state.directory.topics.get(uid)) is not None}
+        for name in sorted(names):
+            uids = state.directory.uids_of[name]
             if state.directory.topics[min(uids)].options.on_full != "end":
                 continue
             if state.streams.message_bytes(uids) <= self.publishing.topic_bytes(name):
@@ -573,7 +569,8 @@ class Daemon:
     def _settle(self) -> None:
         """Push, deliver and ask for what the step made possible."""
         state = self.state
-        if self.publishing.held:
+        if self._may_release or state.streams.grown:
+            self._may_release = False
             self.publishing.release()
         pushes, state.pushes = state.pushes, {}
         for stream, records in pushes.items():

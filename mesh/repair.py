@@ -166,6 +166,9 @@ class Repair:
             return
         state, now = self._state, self._state.now
         busy = now < self.busy_until
+        most = 1 if busy else state.limits.wants
+        if all(len(link.wants) >= most for link in self.links.values()):
+            return
         under_way = {stream for link in self.links.values() for stream in link.wants}
         for stream in list(lacking):
             if stream in under_way or self._is_blocked(stream):
@@ -177,7 +180,6 @@ class Repair:
                 continue
             donor = stream.daemon if stream.daemon in donors else min(donors)
             link = self.links[donor]
-            most = 1 if busy else state.limits.wants
             if len(link.wants) >= most or (busy and now < link.pause_until):
                 continue
             # Round robin: a stream that was asked for goes to the end.

@@ -71,7 +71,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("transport", "group"),
     ),
     "mesh": (
-        *("model", "log", "messages", "frames", "directory", "marks", "rows", "streams", "state"),
+        *("model", "log", "messages", "frames", "directory", "marks", "rows", "streams", "state", "snap"),
         *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
         *("peer_frames", "store", "client_link", "service", "client", "commands"),
     ),
@@ -134,7 +134,7 @@ PURE = (
     "groups/client/membership.py",
     *(f"mesh/{name}.py" for name in ("model", "log", "messages", "frames", "directory", "marks", "rows")),
     *(f"mesh/{name}.py" for name in ("streams", "state", "collection", "consumers", "publishing")),
-    *(f"mesh/{name}.py" for name in ("repair", "requests", "daemon", "peer_frames")),
+    *(f"mesh/{name}.py" for name in ("repair", "requests", "daemon", "snap", "peer_frames")),
     *(f"mesh/client/{name}.py" for name in ("publisher", "subscriber", "session", "errors")),
     "messaging/agents/",
     "client/attempts.py",
