@@ -42,6 +42,7 @@ class _Unconfirmed:
 
 
 LAST = FactKind("publisher", tuple[str, str], tuple[int, Position])
+MAX_IDENTIFIER = 255
 MAX_HELD_BYTES = 16 * 1024 * 1024
 
 
@@ -97,6 +98,8 @@ class Publishing:
         state = self._state
         if not request.bodies or request.first < 1 or not request.publisher:
             return Refused(request.request, "wrong", "a publisher numbers its messages from 1")
+        if len(request.publisher) > MAX_IDENTIFIER:
+            return Refused(request.request, "wrong", f"a publisher has at most {MAX_IDENTIFIER} characters")
         longest = max(map(len, request.bodies))
         if longest > state.limits.body_bytes:
             text = f"a message has {longest} bytes, and at most {state.limits.body_bytes} are allowed"

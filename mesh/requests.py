@@ -173,6 +173,7 @@ class Requests:
         fresh = False
         if frame.name:
             _check_name("the name of a subscription", frame.name)
+            _check_name("the token of a subscriber", frame.token)
             consumer.dots, fresh = self._dots(user, frame)
             self._take_over(consumer)
         daemon.state.answer(client, Attached(frame.request, frame.consumer, consumer.dots))

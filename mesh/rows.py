@@ -1,6 +1,5 @@
 """Rows: what each daemon has on its disk and with whom it is connected, as far as it is known here. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 import attrs
@@ -38,7 +37,7 @@ class Rows:
         for (daemon, stream), number in HAVE.load(log):
             if daemon in self.known:
                 self.known[daemon].have[stream] = number
-        self.changed: defaultdict[int, set[Stream]] = defaultdict(set)
+        self.changed: dict[int, set[Stream]] = {}
         """Daemons whose row has changed since it was told to the others, and the streams that changed."""
 
     def merge(self, daemon: int, row: Row) -> set[Stream]:
@@ -51,7 +50,7 @@ class Rows:
                 self._clear(daemon, known)
             known = self.known[daemon] = KnownRow(row.life)
             ROW.put(self._log, daemon, (row.life, 0))
-            self.changed[daemon].update(())
+            self.changed.setdefault(daemon, set())
         changed: set[Stream] = set()
         for stream, number in row.have:
             if number > known.have.get(stream, 0):
@@ -60,9 +59,9 @@ class Rows:
                 changed.add(stream)
         if row.version > known.version:
             known.version, known.links = row.version, row.links
-            self.changed[daemon].update(())
+            self.changed.setdefault(daemon, set())
         if changed:
-            self.changed[daemon] |= changed
+            self.changed.setdefault(daemon, set()).update(changed)
         return changed
 
     def _clear(self, daemon: int, known: KnownRow) -> None:
@@ -78,7 +77,7 @@ class Rows:
             if row is not None:
                 have = [(stream, row.have[stream]) for stream in streams if stream in row.have]
                 found.append((daemon, Row(row.life, row.version, row.links, have)))
-        self.changed = defaultdict(set)
+        self.changed = {}
         return found
 
     def whole(self) -> list[tuple[int, Row]]:
