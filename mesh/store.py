@@ -78,8 +78,10 @@ class SqliteLog:
 
     def __init__(self, directory: Path, cache_bytes: int = CACHE_BYTES) -> None:
         """Open the file, or make it. Raises sqlite3.Error, OSError, or ValueError for another format."""
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._path = directory / "mesh.sqlite"
+        # Only its owner reads it. The files beside it get the same mode from SQLite.
+        self._path.touch(mode=0o600)
         self._writing = self._connect()
         self._writing.executescript(_SCHEMA)
         found = self._writing.execute("SELECT version FROM format").fetchone()
@@ -87,7 +89,6 @@ class SqliteLog:
             self._writing.execute("INSERT INTO format VALUES (?)", (VERSION,))
         elif found[0] != VERSION:
             raise ValueError(f"it has the format {found[0]}, and this version of Quorate has {VERSION}")
-        self._path.chmod(0o600)
         self._reading = self._connect()
         self._cache_bytes = cache_bytes
         self._cached = 0

@@ -95,3 +95,12 @@ def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(ValueError, match="format 99"):
         SqliteLog(tmp_path)
+
+
+def test_only_the_owner_reads_the_files(tmp_path: Path) -> None:
+    log = SqliteLog(tmp_path / "mesh")
+    log.append(STREAM, messages(1, 1))
+    written(log)
+    made = [tmp_path / "mesh", *(tmp_path / "mesh").iterdir()]
+    assert len(made) == 4
+    assert not any(path.stat().st_mode & 0o077 for path in made)
