@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import attrs
 
 from .frames import Cursor, Deliver, Ended
-from .model import Dot, Moved, Position, Start, Stream, Subscription, decode_record, is_plain
+from .model import Data, Dot, Moved, Position, Start, Stream, Subscription, decode_record, is_plain
 from .state import ClientId, DaemonState
 
 __all__ = ["Consumer", "Consumers", "is_of"]
@@ -39,6 +39,9 @@ class Consumer:
     """By stream: everything up to here was delivered, or is not due."""
     seen: dict[Stream, int] = attrs.field(factory=dict[Stream, int])
     """By stream: up to here, messages may have been delivered before this subscriber was attached."""
+    unsure_ms: int = 0
+    """If not 0: it was attached then, without a cursor, to a subscription that was there. What was taken
+    before may have been delivered before, also if it comes to this daemon later."""
     cursor: dict[Stream, int] = attrs.field(factory=dict[Stream, int])
     """By stream: what the cursor had that it was attached with."""
     ready: dict[Stream, None] = attrs.field(factory=dict[Stream, None])
@@ -84,6 +87,8 @@ class Consumers:
 
     def attach(self, consumer: Consumer, cursor: Cursor | None, *, fresh: bool) -> None:
         """Begin to deliver. fresh: its subscription has just begun, so nothing was delivered before."""
+        if consumer.dots and cursor is None and not fresh:
+            consumer.unsure_ms = self._state.wall_ms
         self._all[consumer.client, consumer.number] = consumer
         self._of_topic[consumer.topic].append(consumer)
         if cursor is not None:
@@ -280,11 +285,21 @@ class Consumers:
         elif missed:
             self._state.count("missed", missed)
         if records:
+            if consumer.unsure_ms:
+                self._mark_seen(consumer, stream, records)
             seen = consumer.seen.get(stream, 0)
             self._state.answer(consumer.client, Deliver(consumer.number, stream, records, seen, missed))
             self._state.count("delivered", len(records))
             consumer.bytes_under_way += size
             consumer.under_way.setdefault(stream, deque()).append((records[-1][0], size))
+
+    def _mark_seen(self, consumer: Consumer, stream: Stream, records: list[tuple[int, bytes]]) -> None:
+        """Note which records were taken before the subscriber was attached, by their daemons' clocks."""
+        for number, data in reversed(records):
+            record = decode_record(data)
+            if isinstance(record, Data | Moved) and record.at_ms < consumer.unsure_ms:
+                consumer.seen[stream] = max(number, consumer.seen.get(stream, 0))
+                return
 
     def _is_gap(self, consumer: Consumer, stream: Stream, number: int) -> bool:
         """Return whether messages up to a number are gone here that the subscriber has not acknowledged.
