@@ -6,7 +6,7 @@ collected. A subscription without a mark in a stream gets nothing of what is the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 from sortedcontainers import SortedList
@@ -75,10 +75,6 @@ class Marks:
         """Yield the marks of a stream."""
         marks = self._streams.get(stream)
         return iter(()) if marks is None else iter(marks.by_dot.items())
-
-    def streams_of(self, dot: Dot) -> Iterable[Stream]:
-        """Return the streams in which a subscription has a mark."""
-        return self._streams_of.get(dot, ())
 
     @property
     def dots(self) -> list[Dot]:

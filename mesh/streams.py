@@ -7,7 +7,7 @@ import attrs
 import msgspec
 
 from .log import FactKind, Log
-from .model import DIRECTORY, Stream, Uid
+from .model import Stream, Uid
 
 __all__ = ["StreamState", "Streams"]
 
@@ -130,8 +130,3 @@ class Streams:
         """Return the streams that have grown since the last call."""
         grown, self.grown = self.grown, set()
         return grown
-
-    @property
-    def directory(self) -> list[Stream]:
-        """The streams of the directory."""
-        return list(self.of_topic.get(DIRECTORY, ()))

@@ -20,17 +20,16 @@ from ..config.servers import CONNECTION_MANAGER, ServiceSpec
 from ..context import ReplicaContext
 from ..errors import StartError
 from ..master.service_class import load_service
-from ..metrics import Metrics
 from ..network.addresses import Addresses
 from ..network.hello import ADMIN, CHANNEL
 from ..network.host_addresses import HostAddresses
 from ..network.source_check import SourceCheck
+from ..replica.composition import make_context
 from ..replica.fd_limits import make_room
 from ..replica.inbound import AdminHandler
 from ..replica.listeners import Listeners
 from ..replica.log_file import ReplicaLog
 from ..replica.monotonic import use_monotonic
-from ..settings import ReplicaSettings
 from ..storage.data_directory import directory_error
 from ..storage.private_files import exposure
 from .administration import DaemonAdministration
@@ -229,20 +228,7 @@ def make_daemon(
     config: Config, server: Server, declared: ReplicaConfig, *, data: Path, incarnation: int, reactor: Any
 ) -> DaemonReplica:
     """Return a daemon that has not started. Raises StartError for a setting that cannot be used."""
-    directory = data / server.name / str(declared.id)
-    log = ReplicaLog(directory)
-    context = ReplicaContext(
-        config,
-        server,
-        declared,
-        ReplicaSettings.read(config, server, declared),
-        directory,
-        incarnation,
-        reactor,
-        Metrics(),
-        log.line,
-        log.announce,
-    )
+    context, log = make_context(config, server, declared, data, incarnation, reactor)
     for spec in declared.services:
         found = load_service(spec.class_name)
         if issubclass(found, DaemonService):

@@ -16,7 +16,37 @@ from .inbound import AdminHandler, ChannelHandler
 from .log_file import ReplicaLog
 from .replica import Replica
 
-__all__ = ["make_replica"]
+__all__ = ["make_context", "make_replica"]
+
+
+def make_context(
+    config: Config,
+    server: Server,
+    declared: ReplicaConfig,
+    data: Path,
+    incarnation: int,
+    reactor: Any,
+    *,
+    accept_code_change: bool = False,
+) -> tuple[ReplicaContext, ReplicaLog]:
+    """Return the context of a replica, and its log, which is not open. Raises StartError."""
+    directory = data / server.name / str(declared.id)
+    log = ReplicaLog(directory)
+    settings = ReplicaSettings.read(config, server, declared)
+    context = ReplicaContext(
+        config,
+        server,
+        declared,
+        settings,
+        directory,
+        incarnation,
+        reactor,
+        Metrics(),
+        log.line,
+        log.announce,
+        accept_code_change,
+    )
+    return context, log
 
 
 def make_replica(
@@ -38,20 +68,8 @@ def make_replica(
     be admitted by a cluster, and never founds one. `accept_code_change`: see `ReplicaContext`. Raises
     StartError for a setting that cannot be used.
     """
-    directory = data / server.name / str(declared.id)
-    log = ReplicaLog(directory)
-    context = ReplicaContext(
-        config,
-        server,
-        declared,
-        ReplicaSettings.read(config, server, declared),
-        directory,
-        incarnation,
-        reactor,
-        Metrics(),
-        log.line,
-        log.announce,
-        accept_code_change,
+    context, log = make_context(
+        config, server, declared, data, incarnation, reactor, accept_code_change=accept_code_change
     )
     replica = Replica(context, log, server.expected if expected is None else expected, join=join)
     replica.listeners.handlers.update(
