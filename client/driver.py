@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from .errors import QuorateClientError
 from .events import Connect, Disconnect, StillOpening
@@ -11,7 +11,7 @@ from .pending import PendingRequests, Waiter
 from .session import Session
 from .url import Endpoint
 
-__all__ = ["CLOSE_GRACE_S", "Driver", "Port", "PortUser"]
+__all__ = ["CLOSE_GRACE_S", "Driver", "Port", "PortUser", "SessionDriver", "TcpSession"]
 
 _log: Final = logging.getLogger("quorate.client")
 
@@ -94,16 +94,45 @@ class _NoPort:
         pass
 
 
-class Driver:
-    """Feeds a session with bytes and time, and carries out its events."""
+class TcpSession(Protocol):
+    """A session without I/O, as its driver feeds it: of this protocol, or of another one."""
 
-    def __init__(self, session: Session, pending: PendingRequests):
+    def start(self, now: float) -> None:
+        """Begin to connect."""
+        ...
+
+    def connected(self, now: float) -> None:
+        """Take note that the TCP connection is open."""
+        ...
+
+    def attempt_failed(self, now: float, reason: str) -> None:
+        """Take note that the TCP connection could not be opened."""
+        ...
+
+    def received(self, now: float, data: bytes) -> None:
+        """Take bytes that were read."""
+        ...
+
+    def lost(self, now: float, reason: str) -> None:
+        """Take note that the TCP connection has ended without being asked to."""
+        ...
+
+    def tick(self, now: float) -> None:
+        """Take note of the time."""
+        ...
+
+
+S = TypeVar("S", bound=TcpSession)
+
+
+class SessionDriver(Generic[S]):
+    """Feeds a session with bytes and time. `step`, of a subclass, carries out what follows."""
+
+    def __init__(self, session: S) -> None:
         self.session = session
-        self.pending = pending
         self.paused = False
-        pending.on_received = session.inbox_window.received
+        """The buffer of the transport is full."""
         self._port: Port | None = None
-        self._stepping = False
 
     def start(self, port: Port) -> None:
         """Begin to connect."""
@@ -151,6 +180,20 @@ class Driver:
         """Write again: the buffer of the transport has room."""
         self.paused = False
         self.step()
+
+    def step(self) -> None:
+        """Do what the session wants, and write its bytes."""
+        raise NotImplementedError
+
+
+class Driver(SessionDriver[Session]):
+    """Feeds a session with bytes and time, and carries out its events."""
+
+    def __init__(self, session: Session, pending: PendingRequests):
+        super().__init__(session)
+        self.pending = pending
+        pending.on_received = session.inbox_window.received
+        self._stepping = False
 
     def receive(self, waiter: Waiter) -> None:
         """Complete the waiter with the next notification of the inbox, and tell the server of the room."""

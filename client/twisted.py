@@ -22,7 +22,7 @@ from .connection_base import (
     not_answered,
     timed_out,
 )
-from .driver import CLOSE_GRACE_S, Driver
+from .driver import CLOSE_GRACE_S, Driver, PortUser
 from .errors import QuorateClientError
 from .events import SessionSettings
 from .extension import Cancellable
@@ -99,8 +99,8 @@ class _Waiter(Generic[T]):
 class _Link(TwistedProtocol):
     """One TCP connection. It reports to the driver until it is dropped."""
 
-    def __init__(self, driver: Driver, reactor: _Reactor):
-        self._driver: Driver | None = driver
+    def __init__(self, driver: PortUser, reactor: _Reactor):
+        self._driver: PortUser | None = driver
         self._reactor = reactor
         self._abortion: _Call | None = None
 
@@ -155,7 +155,7 @@ class _Link(TwistedProtocol):
 class TwistedPort:
     """Clock, timer and TCP client of a reactor."""
 
-    def __init__(self, reactor: _Reactor, driver: Driver):
+    def __init__(self, reactor: _Reactor, driver: PortUser):
         self._reactor = reactor
         self._driver = driver
         self._timer: _Call | None = None

@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "DIRECTORY",
+    "MAX_BODY",
     "Claim",
     "Create",
     "Data",
@@ -40,6 +41,10 @@ __all__ = [
     "encode_record",
     "is_plain",
 ]
+
+
+MAX_BODY: Final = 1024 * 1024
+"""The longest message, in bytes."""
 
 
 class Uid(NamedTuple):
@@ -266,5 +271,5 @@ class MeshLimits:
     """Publishers whose last number a daemon keeps; that of the one longest silent is dropped first."""
     topics: int = 10_000
     subscriptions: int = 200_000
-    body_bytes: int = 1024 * 1024
+    body_bytes: int = MAX_BODY
     """Longest message."""

@@ -103,7 +103,7 @@ class Publishing:
         longest = max(map(len, request.bodies))
         if longest > state.limits.body_bytes:
             text = f"a message has {longest} bytes, and at most {state.limits.body_bytes} are allowed"
-            return Refused(request.request, "limit", text)
+            return Refused(request.request, "too large", text)
         if self._uid(request.topic) is None:
             text = f"there is no topic {request.topic!r} at daemon {state.me}"
             return Refused(request.request, "no topic", text)

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from ..agents import FAILURES, Address, Agent, AgentSpec, Note, Notification, agent_spec
-from ..engine import Effects
+from ..engine import Effects, Item
 from ..services.base import EmissionCallback, NotMaster, ServerView, Service, ViewCallback
 from ..services.context_base import ServiceContextBase
 from .harness import Harness
@@ -111,6 +111,11 @@ class ServiceHarness:
         self._carry_out(effects)
         self.settle()
         return self.agents.decoded(answers)
+
+    def apply(self, *items: Item) -> None:
+        """Apply an entry to the agents, and let everything happen that needs no time."""
+        self._carry_out(self.agents.apply(*items))
+        self.settle()
 
     def advance(self, seconds: float) -> None:
         """Let time pass, for agents and services, and everything happen that is due.

@@ -15,12 +15,13 @@ import attrs
 
 from ...client.aio import AsyncioPort
 from ...client.errors import ConnectionClosed, QuorateClientError, RequestTimeout
-from ...client.events import Connect, Disconnect, SessionSettings
+from ...client.events import SessionSettings
 from ...client.pending import Waiter
 from ...client.time_limits import seconds, time_limit
 from ...client.url import parse_url
-from ..model import TopicOptions
+from ..model import MAX_BODY, TopicOptions
 from .cursor_file import read_cursor, save_cursor
+from .driver import MeshDriver
 from .errors import PublishTimeout, refusal
 from .publisher import Confirmation
 from .session import MeshSession
@@ -34,70 +35,6 @@ WINDOW: Final = 4096
 """Messages that may be unacknowledged before `publish_nowait` waits."""
 WINDOW_BYTES: Final = 16 * 1024 * 1024
 FOREVER_S: Final = 1_000_000_000.0
-
-
-class _Driver:
-    """Feeds a session with bytes and time, and carries out its actions."""
-
-    def __init__(self, session: MeshSession) -> None:
-        self.session = session
-        self.paused = False
-        self._port: Any = None
-        self._due = False
-
-    def start(self) -> None:
-        self._port = AsyncioPort(self)
-        self.session.start(self._port.seconds())
-        self.step()
-
-    def connected(self) -> None:
-        self.paused = False
-        self.session.connected(self._port.seconds())
-        self.step()
-
-    def attempt_failed(self, reason: str) -> None:
-        self.session.attempt_failed(self._port.seconds(), reason)
-        self.step()
-
-    def received(self, data: bytes) -> None:
-        self.session.received(self._port.seconds(), data)
-        self.step()
-
-    def lost(self, reason: str) -> None:
-        self.session.lost(self._port.seconds(), reason)
-        self.step()
-
-    def tick(self) -> None:
-        self.session.tick(self._port.seconds())
-        self.step()
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        self.paused = False
-        self.step()
-
-    def soon(self) -> None:
-        """Step in the next turn of the loop, once for everything that is done until then."""
-        if not self._due:
-            self._due = True
-            asyncio.get_running_loop().call_soon(self._step_due)
-
-    def _step_due(self) -> None:
-        self._due = False
-        self.step()
-
-    def step(self) -> None:
-        for action in self.session.take_actions():
-            match action:
-                case Connect(endpoint):
-                    self._port.connect(endpoint)
-                case Disconnect():
-                    self._port.disconnect()
-        if not self.paused and (data := self.session.data_to_send()):
-            self._port.write(data)
-        self._port.arm(self.session.deadline)
 
 
 @attrs.define(eq=False)
@@ -119,7 +56,8 @@ class AsyncMesh:
         self, session_of: "Callable[[AsyncMesh], MeshSession]", request_timeout_s: float | None
     ) -> None:
         self.session = session_of(self)
-        self.driver = _Driver(self.session)
+        self.driver = MeshDriver(self.session)
+        self._step_due = False
         self.orders_lost = 0
         """How often the order of this client's messages could not be kept: see the guide."""
         self._request_timeout_s = request_timeout_s
@@ -137,7 +75,7 @@ class AsyncMesh:
 
     async def open(self) -> None:
         """Wait until the session is open. Raises why it cannot be opened."""
-        self.driver.start()
+        self.driver.start(AsyncioPort(self.driver))
         try:
             await asyncio.shield(self._opened)
         except BaseException:
@@ -146,8 +84,14 @@ class AsyncMesh:
             raise
 
     def soon(self) -> None:
-        """Write in the next turn of the loop what the session has to send."""
-        self.driver.soon()
+        """Write in the next turn of the loop what the session has to send, once for all until then."""
+        if not self._step_due:
+            self._step_due = True
+            asyncio.get_running_loop().call_soon(self._step)
+
+    def _step(self) -> None:
+        self._step_due = False
+        self.driver.step()
 
     @property
     def daemon(self) -> str:
@@ -200,7 +144,7 @@ class AsyncMesh:
             number += 1
         if waiter is not None:
             self._flushes.setdefault(topic, deque()).append(_Flush(last, waiter))
-        self.driver.soon()
+        self.soon()
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until everything published so far is acknowledged. Raises why something was refused."""
@@ -260,7 +204,7 @@ class AsyncMesh:
         consumer = self.session.subscribe(core, window_bytes, changed_from)
         future = self._attaching[consumer] = asyncio.get_running_loop().create_future()
         subscription = self._subscriptions[consumer] = AsyncSubscription(self, consumer, core, path)
-        self.driver.soon()
+        self.soon()
         try:
             await asyncio.wait_for(future, self._request_timeout_s)
         except TimeoutError:
@@ -312,7 +256,7 @@ class AsyncMesh:
         if self.session.closed:
             raise self.session.error or ConnectionClosed("the connection to the mesh was closed")
         future = self._answers[request] = asyncio.get_running_loop().create_future()
-        self.driver.soon()
+        self.soon()
         try:
             return await asyncio.wait_for(future, self._request_timeout_s)
         except TimeoutError:
@@ -499,3 +443,5 @@ def check_message(topic: object, body: object) -> None:
         raise TypeError(f"{topic!r} is not the name of a topic; give text")
     if not isinstance(body, bytes):
         raise TypeError(f"a message is bytes, not {type(body).__name__}; encode it")
+    if len(body) > MAX_BODY:
+        raise ValueError(f"the message has {len(body)} bytes, and a mesh takes {MAX_BODY} at most")

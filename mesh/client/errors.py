@@ -8,6 +8,7 @@ __all__ = [
     "NoTopic",
     "PublishTimeout",
     "SubscriptionEnded",
+    "SubscriptionTakenOver",
     "TopicExists",
     "TopicFull",
     "refusal",
@@ -34,6 +35,10 @@ class SubscriptionEnded(MeshError):
     """The subscription has ended: here, elsewhere, or with its topic."""
 
 
+class SubscriptionTakenOver(SubscriptionEnded):
+    """Another client has attached the same subscription; it goes on there."""
+
+
 class PublishTimeout(MeshError, TimeoutError):
     """No daemon has acknowledged the messages in time. They stay, and are sent until one does."""
 
@@ -43,7 +48,7 @@ _CLASSES: dict[str, type[QuorateClientError]] = {
     "full": TopicFull,
     "rights": NotPermitted,
     "ended": SubscriptionEnded,
-    "taken over": SubscriptionEnded,
+    "taken over": SubscriptionTakenOver,
     "exists": TopicExists,
 }
 

@@ -50,6 +50,8 @@ class Publisher:
     """(number, body) of the messages that are not acknowledged."""
     sent: int = 0
     """How many of `waiting` were sent over the present connection."""
+    held: bool = False
+    """Nothing is sent until the program has noted the new epoch."""
     requests: dict[int, tuple[int, int]] = attrs.field(factory=dict[int, tuple[int, int]])
     """By request: the first and last number."""
 
@@ -70,9 +72,14 @@ class Publisher:
         self.count += len(bodies)
         return first, self.count
 
+    def add_numbered(self, number: int, body: bytes) -> None:
+        """Publish a message with a number that the program gives, greater than those before."""
+        self.waiting.append((number, body))
+        self.count = number
+
     def frames(self, numbers: Iterator[int]) -> Iterator[Publish]:
         """Yield the frames of messages that were not sent yet. numbers: those of the next requests."""
-        while self.sent < len(self.waiting):
+        while self.sent < len(self.waiting) and not self.held:
             bodies: list[bytes] = []
             previous = self.waiting[self.sent - 1][0] if self.sent else self.acknowledged
             first = self.waiting[self.sent][0]

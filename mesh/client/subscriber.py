@@ -127,6 +127,18 @@ class Subscriber:
             self.last.popitem(last=False)
         return found
 
+    def until(self, message: MeshMessage) -> tuple[dict[Stream, int], dict[str, int]]:
+        """Return what acknowledging up to a message adds to the cursor: positions and publishers."""
+        positions: dict[Stream, int] = {}
+        publishers: dict[str, int] = {}
+        for stream, number, publisher, last in self.unacknowledged:
+            positions[stream] = max(number, positions.get(stream, 0))
+            if publisher:
+                publishers[publisher] = last
+            if stream == message.stream and number == message.position:
+                break
+        return positions, publishers
+
     def acknowledge_repeated(self, consumer: int) -> Acknowledge | None:
         """Acknowledge what was dropped before anything that the program has to acknowledge."""
         positions: dict[Stream, int] = {}

@@ -14,6 +14,7 @@ from functools import partial
 
 import attrs
 
+from ...client.driver import PortUser
 from ...mesh.client.publisher import Publisher
 from ...mesh.client.subscriber import Subscriber
 from ...mesh.daemon import Daemon
@@ -25,6 +26,7 @@ from ...mesh.state import Output
 from .checks import MeshChecker, MeshViolation
 from .memory_log import MemoryLog
 from .simulated_clients import CLIENT_IDS, TICK_S, SimulatedPublisher, SimulatedSubscriber
+from .simulated_port import SessionClient, SimulatedPort
 
 __all__ = ["SimulatedDaemon", "SimulatedMesh"]
 
@@ -84,7 +86,7 @@ class SimulatedMesh:
         self.nodes = {id: SimulatedDaemon(id, MemoryLog(id, self.checker)) for id in self.members}
         self.cut: set[frozenset[int]] = set()
         """Pairs of daemons that cannot connect."""
-        self.clients: dict[int, SimulatedPublisher | SimulatedSubscriber] = {}
+        self.clients: dict[int, SimulatedPublisher | SimulatedSubscriber | SessionClient] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._connections: dict[frozenset[int], _Connection] = {}
@@ -365,6 +367,12 @@ class SimulatedMesh:
             client.connect(at)
         return client
 
+    def port(self, user: PortUser) -> SimulatedPort:
+        """Return the port of a driver, over which it connects to daemons."""
+        number = next(self._client_numbers)
+        client = self.clients[number] = SessionClient(self, number, user)
+        return SimulatedPort(self, client, user)
+
     def subscriber(
         self, topic: str, name: str = "", at: int | None = None, *, acknowledges: bool = True
     ) -> "SimulatedSubscriber":
@@ -390,7 +398,7 @@ class SimulatedMesh:
                 self.start(id)
         self.heal()
         for client in self.clients.values():
-            if client.at is None and not client.over:
+            if client.at is None and not client.over and not isinstance(client, SessionClient):
                 client.connect(self.random.choice(sorted(self.members)))
         if members:
             self.run_until(self._quiet, limit_s)

@@ -14,6 +14,7 @@ import pytest
 
 PACKAGES = (
     "agents",
+    "bridge",
     "client",
     "demo",
     "engine",
@@ -42,6 +43,8 @@ ARROWS: dict[str, set[str]] = {
         *("client", "hachannel.transport", "server.admin", "server.cli", "server.config"),
         *("services.base", "services.daemon_base", "services.failed_logins", "services.users"),
     },
+    # What stands between a mesh and the destinations of a server knows both.
+    "bridge": {"agents", "client", "hachannel.transport", "mesh", "messaging.agents", "services.base"},
     "messaging": {
         *("agents", "client", "server.admin", "server.cli", "server.config"),
         # `quorate bench` puts a recorded load on a server.
@@ -75,6 +78,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
         *("peer_frames", "store", "client_link", "service", "client", "commands"),
     ),
+    "bridge": ("ways", "notes", "inlet", "outlet", "running", "service"),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
     "server": (
@@ -105,6 +109,7 @@ HOMES = {
         "hachannel/group/",
         "server/",
         "services/",
+        "bridge/running.py",
         "groups/service.py",
         "groups/local_contexts.py",
         "mesh/client_link.py",
@@ -129,6 +134,7 @@ PURE = (
     "agents/",
     "engine/",
     "hachannel/",
+    *(f"bridge/{name}.py" for name in ("ways", "notes", "inlet", "outlet")),
     "groups/agents/",
     "groups/home_stream.py",
     "groups/client/membership.py",

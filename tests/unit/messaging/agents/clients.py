@@ -75,16 +75,22 @@ class Site:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.harness.advance(seconds)
-        self._hand_out()
+        self.hand_out()
 
     def post(self, sender: AgentId, to: str, notifications: Iterable[Notification]) -> None:
         """Have one entry applied with these notifications, and hand out what leaves the server."""
         notes = [Note(to, sender, each.type_name, encode(each)) for each in notifications]
-        self.harness.apply(NetInput(_CLIENTS, 1, self._sent + 1, notes))
+        first = self._sent + 1
         self._sent += len(notes)
-        self._hand_out()
+        self.apply(NetInput(_CLIENTS, 1, first, notes))
+        self.hand_out()
 
-    def _hand_out(self) -> None:
+    def apply(self, item: NetInput) -> None:
+        """Apply an entry."""
+        self.harness.apply(item)
+
+    def hand_out(self) -> None:
+        """Give the clients what has left the server for them."""
         first, notes = self.harness.engine.pending(_CLIENTS)
         for note, each in zip(notes, self.harness.decoded(notes), strict=True):
             assert isinstance(note.to, AgentId)

@@ -1,0 +1,1 @@
+"""Bridges between topics of a mesh and the queues and topics of a server. The guide is docs/mesh.md."""
