@@ -132,6 +132,7 @@ class MeshInlet(Agent, name="quorate.mesh-inlet"):
                 page = {}
         ctx.emit(BRIDGE_TOPIC, InletPublishers(page, last=True))
         self._report(ctx)
+        self._have_producer(ctx)
 
     @reacts
     def bring(self, ctx: Context, note: Bring) -> None:
@@ -174,20 +175,11 @@ class MeshInlet(Agent, name="quorate.mesh-inlet"):
 
     def _publish(self, ctx: Context) -> None:
         """Publish what comes next, as far as the destination has given credit; one pack at a time."""
-        if not self.packs:
+        producer = self._have_producer(ctx)
+        if producer is None or not self.packs:
             return
-        producer = self.producer
-        if producer is None:
-            if not self.waiting_to_retry:
-                self._open(ctx)
-            return
-        room = producer.credit_messages - producer.sent
-        if (
-            not producer.open
-            or producer.in_flight
-            or room < 1
-            or producer.sent_bytes >= producer.credit_bytes
-        ):
+        room = producer.room
+        if producer.in_flight or room < 1:
             return
         first = self.packs.floor(self.done + 1)
         assert first is not None
@@ -198,6 +190,12 @@ class MeshInlet(Agent, name="quorate.mesh-inlet"):
         producer.in_flight = len(pack)
         producer.sent += len(pack)
         producer.sent_bytes += len(pack.data)
+
+    def _have_producer(self, ctx: Context) -> _Producer | None:
+        """Return the producer; ask for one if there is none, but not sooner than after a while."""
+        if self.producer is None and not self.waiting_to_retry:
+            self._open(ctx)
+        return self.producer
 
     def _open(self, ctx: Context) -> None:
         self.producers += 1

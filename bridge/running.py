@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import attrs
 import msgspec
@@ -115,7 +115,7 @@ class RunningWay:
 
     def _not_told(self, failure: Failure) -> None:
         # With the mastership this service ends: the next one goes on.
-        if not isinstance(failure.value, NotMaster):
+        if not isinstance(cast("Any", failure).value, NotMaster):
             self.fail(f"the agent {self.way.agent} does not answer: {failure.getErrorMessage()}")
 
     def fail(self, problem: str) -> None:
@@ -265,7 +265,8 @@ class InwardWay(RunningWay):
         self._tell(bring, brought)
 
     def _pack(self, messages: list[MeshMessage]) -> Pack:
-        found = [unwrapped(each.body) if self._bridge.whole else (each.body, {}) for each in messages]
+        none: dict[str, ColumnValue] = {}
+        found = [unwrapped(each.body) if self._bridge.whole else (each.body, none) for each in messages]
         names = {name for _, columns in found for name in columns}
         columns: dict[str, list[ColumnValue]] = {
             name: [columns.get(name) for _, columns in found] for name in sorted(names)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from twisted.internet.defer import Deferred
 
 from ..agents import AgentId
 from ..client.driver import Port
@@ -74,8 +75,8 @@ class MeshBridge(Service):
         self.whole = settings.whole
         for way in settings.ways:
             running = self._running(way, settings)
-            running.agent = await self._agent(way)
-            self._by_agent[running.agent] = running
+            running.agent = agent = await self._agent(way)
+            self._by_agent[agent] = running
         ctx.subscribe(BRIDGE_TOPIC, self._emitted)
         self._connect()
 
@@ -93,7 +94,7 @@ class MeshBridge(Service):
         inward = self._inward[way.topic] = InwardWay(way, self, own)
         return inward
 
-    def _agent(self, way: Way) -> Any:
+    def _agent(self, way: Way) -> "Deferred[AgentId]":
         state = {"topic": way.topic, "destination": way.destination}
         if way.inward:
             return self.ctx.create(MeshInlet, name=way.agent, state=state)

@@ -1,6 +1,7 @@
 """A copy of a configuration with every replica on this host, and free ports."""
 
 import contextlib
+import re
 import socket
 from collections.abc import Generator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, Final
 
 from lxml import etree
 
+from ...client.url import SCHEME
 from ..config import CLIENT_SERVICES, load
 from ..config.service_classes import resolve
 
@@ -20,13 +22,14 @@ _HOSTS: Final = ("server", "transient")
 def write_local_copy(source: Path, target: Path) -> None:
     """Write the configuration `source` to `target`, with all replicas on this host.
 
-    The ports of networks and of TcpProxyServices are replaced by free ones; `nat` elements are left out.
-    Everything else stays. If `target` exists, its ports are used again: replicas know each other by them.
+    The ports of networks and of services for clients are replaced by free ones, also in the URLs of these
+    services that other services have as arguments; `nat` elements are left out. Everything else stays. If `target` exists, its ports are used again: replicas know each other by them.
     Raises ConfigError for a source that is not valid, ValueError if `target` has another number of ports,
     OSError if it cannot be written.
     """
     load(source, check_imports=False)
     tree = _parsed(source)
+    addresses = _addresses(tree)
     for element in tree.getroot().iter(etree.Element):
         if etree.QName(element).localname in _HOSTS and element.get("hostname") is not None:
             element.set("hostname", LOCAL_HOST)
@@ -47,6 +50,7 @@ def write_local_copy(source: Path, target: Path) -> None:
         for element in services:
             words = element.get("args", "").split()
             element.set("args", " ".join([next(ports), *words[1:]]))
+    _replace_urls(tree, addresses)
     tree.write(str(target), encoding="utf-8", xml_declaration=True)
 
 
@@ -66,6 +70,30 @@ def _with_ports(tree: Any) -> tuple[list[Any], list[Any]]:
         elif tag == "service" and resolve(element.get("class", "")) in CLIENT_SERVICES:
             services.append(element)
     return networks, services
+
+
+def _addresses(tree: Any) -> dict[str, Any]:
+    """Return the services for clients, by their addresses: ``oslo:2560``."""
+    found: dict[str, Any] = {}
+    for element in _with_ports(tree)[1]:
+        host = element.getparent().get("hostname", LOCAL_HOST)
+        found[f"{host}:{element.get('args', '').split()[0]}"] = element
+    return found
+
+
+def _replace_urls(tree: Any, addresses: dict[str, Any]) -> None:
+    """Put the present ports of services for clients into the URLs that arguments of services have."""
+
+    def replaced(url: re.Match[str]) -> str:
+        present = [
+            each if each not in addresses else f"{LOCAL_HOST}:{addresses[each].get('args').split()[0]}"
+            for each in url[1].split(",")
+        ]
+        return SCHEME + ",".join(present)
+
+    for element in tree.getroot().xpath("//*[local-name()='service']"):
+        if SCHEME in element.get("args", ""):
+            element.set("args", re.sub(rf"{SCHEME}(\S+)", replaced, element.get("args")))
 
 
 def _ports(tree: Any) -> list[str]:

@@ -16,7 +16,7 @@ from ...mesh.frames import (
     encode_frame,
 )
 from ...mesh.model import Dot, Stream
-from .simulated_clients import SimulatedClient
+from .simulated_clients import TICK_S, SimulatedClient
 
 if TYPE_CHECKING:
     from .simulated_mesh import SimulatedMesh
@@ -110,7 +110,9 @@ class SimulatedPort:
             return
         self._armed = deadline
         if deadline is not None:
-            self._mesh.later(max(0.0, deadline - self._mesh.now), lambda: self._due(deadline))
+            # A little later: the sum of the times may be rounded down.
+            delay_s = max(0.0, deadline - self._mesh.now) + TICK_S
+            self._mesh.later(delay_s, lambda: self._due(deadline))
 
     def _due(self, deadline: float) -> None:
         if self._armed == deadline and not self._client.over:

@@ -56,7 +56,7 @@ ARROWS: dict[str, set[str]] = {
     # removed. A client that connects to a network port gets an answer in its own protocol. A program that
     # starts servers connects to them. Clients and threads of a process find its replica.
     "server": {
-        *("agents", "client.frames", "client.blocking", "client.local", "engine", "hachannel"),
+        *("agents", "client.frames", "client.blocking", "client.local", "client.url", "engine", "hachannel"),
         *("replay.removed", "replay.schema", "output"),
         *("services.base", "services.context_base", "services.daemon_base"),
     },
@@ -110,6 +110,7 @@ HOMES = {
         "server/",
         "services/",
         "bridge/running.py",
+        "bridge/service.py",
         "groups/service.py",
         "groups/local_contexts.py",
         "mesh/client_link.py",

@@ -439,7 +439,7 @@ def test_a_publisher_is_told_what_is_wrong() -> None:
     long.publish(bytes(200))
     made.run(1.0)
     assert [each.code for each in strange.refusals] == ["no topic"]
-    assert [each.code for each in long.refusals] == ["limit"]
+    assert [each.code for each in long.refusals] == ["too large"]
 
 
 def test_users_administer_nothing_and_see_their_own_subscriptions() -> None:

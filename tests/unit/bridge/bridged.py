@@ -72,6 +72,12 @@ class Bridged:
         self.services.kill()
         self._start()
 
+    def unsubscribe(self, topic: str, name: str) -> None:
+        """End a subscription of the mesh, as an administrator does."""
+        mesh = self.mesh
+        request = {"topic": topic, "name": name}
+        mesh.call(0, lambda daemon: daemon.command(mesh.now, mesh.wall_ms, "unsubscribe", request))
+
     @property
     def status(self) -> str:
         """The line that `quorate status` shows."""

@@ -1,9 +1,20 @@
 """The bridge: messages pass between a mesh and destinations once and in order, whoever fails."""
 
+from collections.abc import Callable
+
+import attrs
 import pytest
 
+from quorate.agents import Context
+from quorate.bridge.inlet import MeshInlet
+from quorate.bridge.notes import Bring, OpenOutlet
+from quorate.bridge.outlet import MeshOutlet
+from quorate.bridge.running import InwardWay
+from quorate.mesh.client.subscriber import MeshMessage
+from quorate.messaging.agents.protocol import Deliver
 from quorate.services.base import ServiceError
 
+from ...long import amount
 from .bridged import BOTH, Bridged
 
 
@@ -24,8 +35,8 @@ def test_messages_of_the_mesh_arrive_at_a_destination_with_where_they_come_from(
     made.run(1)
     client = made.site.client()
     client.consume("queue:prices")
-    (delivered,) = client.got
-    pack = delivered.pack  # type: ignore[attr-defined]
+    (delivered,) = client.take(Deliver)
+    pack = delivered.pack
     assert pack.bodies() == [b"41", b"42"]
     assert pack.column(".mesh_topic") == ["prices", "prices"]
     assert pack.column(".mesh_publisher") == [publisher.core.identifier] * 2
@@ -69,15 +80,15 @@ def test_two_servers_share_a_topic_through_the_mesh_with_headers_and_properties(
         "topic:here", "a", "b", encoding="text", priority=[7, 1], **{".colour": ["red", "blue"]}
     )
     made.run(2)
-    (delivered,) = reader.got
-    pack = delivered.pack  # type: ignore[attr-defined]
+    (delivered,) = reader.take(Deliver)
+    pack = delivered.pack
     assert pack.bodies() == [b"a"]
     assert pack.value("encoding", 0) == "text"
     assert pack.value("priority", 0) == 7
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_nothing_is_lost_or_repeated_when_masters_and_daemons_fail(seed: int) -> None:
+def failures(seed: int) -> None:
+    """Let masters and daemons fail while messages go both ways, and check what has arrived."""
     made = Bridged(BOTH, seed)
     made.site.topic("prices")
     made.start()
@@ -115,13 +126,68 @@ def test_nothing_is_lost_or_repeated_when_masters_and_daemons_fail(seed: int) ->
                 each.connect(random.randrange(3))
     made.mesh.settle()
     made.run(30)
-    heard = here.texts
-    assert [text for text in heard if text[0] == "s"] == texts("s", sent)
-    assert [text for text in heard if text[0] == "m"] == texts("m", sent)
-    carried = [each.body for each in there.messages]
-    assert [body for body in carried if body[:1] == b"s"] == bodies("s", sent)
-    assert [body for body in carried if body[:1] == b"m"] == bodies("m", sent)
+    heard, carried = here.texts, [each.body.decode() for each in there.messages]
+    for name, found in (("the destination", heard), ("the mesh", carried)):
+        for prefix in "sm":
+            mine = [text for text in found if text[0] == prefix]
+            assert mine == texts(prefix, sent), f"seed {seed}: {name} has other messages {prefix}"
     assert made.services.gauges["mesh_bridge_problems"] == 0
+
+
+def all_failures(seeds: range) -> None:
+    for seed in seeds:
+        failures(seed)
+
+
+@pytest.mark.parametrize("seed", range(int(amount("QUORATE_BRIDGE_SEEDS", 8, 500))))
+def test_nothing_is_lost_or_repeated_when_masters_and_daemons_fail(seed: int) -> None:
+    failures(seed)
+
+
+def forget_the_cursor(patch: pytest.MonkeyPatch) -> None:
+    def bring(inlet: MeshInlet, ctx: Context, note: Bring) -> None:
+        kept(inlet, ctx, attrs.evolve(note, positions=[], publishers={}))
+
+    kept = MeshInlet.bring
+    patch.setattr(MeshInlet, "bring", bring)
+
+
+def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
+    def received(way: InwardWay, messages: list[MeshMessage]) -> None:
+        kept(way, messages)
+        way._bridge.session.acknowledge(way.consumer)
+
+    kept = InwardWay.received
+    patch.setattr(InwardWay, "received", received)
+
+
+def settle_on_arrival(patch: pytest.MonkeyPatch) -> None:
+    def deliver(outlet: MeshOutlet, ctx: Context, note: Deliver) -> None:
+        kept(outlet, ctx, note)
+        outlet.packs.drop()
+
+    kept = MeshOutlet.deliver
+    patch.setattr(MeshOutlet, "deliver", deliver)
+
+
+def publish_under_a_new_name(patch: pytest.MonkeyPatch) -> None:
+    def begin(outlet: MeshOutlet, ctx: Context, note: OpenOutlet) -> None:
+        outlet.identifier = ""
+        kept(outlet, ctx, note)
+
+    kept = MeshOutlet.begin
+    patch.setattr(MeshOutlet, "begin", begin)
+
+
+@pytest.mark.parametrize(
+    "mistake", [forget_the_cursor, acknowledge_at_once, settle_on_arrival, publish_under_a_new_name]
+)
+def test_a_bridge_with_a_mistake_is_caught(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError, match="has other messages"):
+        all_failures(range(20))
 
 
 def test_what_the_destination_has_no_room_for_waits_in_the_mesh() -> None:
@@ -211,7 +277,7 @@ def test_a_subscription_that_was_ended_in_the_mesh_begins_anew() -> None:
     publisher = made.mesh.publisher("prices", at=1)
     publisher.publish(b"1")
     made.run(1)
-    made.mesh.command(0, "unsubscribe", topic="prices", name="bridge-s0", daemon=0)
+    made.unsubscribe("prices", "bridge-s0")
     made.run(1)
     publisher.publish(b"2")
     made.run(7)

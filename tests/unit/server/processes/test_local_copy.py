@@ -42,6 +42,18 @@ def test_a_copy_has_other_hosts_and_ports_and_all_else(source: Path, tmp_path: P
     assert config.setting("trace") == "false"
 
 
+def test_urls_in_arguments_of_services_lead_to_the_copy(source: Path, tmp_path: Path) -> None:
+    bridge = '<service class="quorate.bridge.service:MeshBridge" args="quorate://far.example:2560,away:1 w"/>'
+    text = XML.replace("</server>\n</config>", f"{bridge}</server>\n</config>")
+    source.write_text(text)
+    target = tmp_path / "copy.xml"
+    write_local_copy(source, target)
+    config = load(target, check_imports=False)
+    port = config.server("s0").replicas[0].client_port
+    (service,) = config.server("s1").replicas[0].services
+    assert service.args == f"quorate://localhost:{port},away:1 w"
+
+
 def test_a_configuration_that_is_not_valid_is_not_copied(source: Path, tmp_path: Path) -> None:
     source.write_text(XML.replace('port="16301"', 'port="many"'))
     with pytest.raises(ConfigError):
