@@ -24,17 +24,19 @@ from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
 from ..hachannel.transport.timer import Timer
 from ..services.base import ServiceError
-from ..services.daemon_base import CommandRefused, DaemonContext, DaemonService
+from ..services.daemon_base import CommandRefused, DaemonContext, DaemonEvent, DaemonService
 from ..services.failed_logins import FailedLogins
 from ..services.users import ADMINISTRATORS_PROPERTY, Users
 from .client_link import IDLE_TIMEOUT_S, ClientLink
 from .daemon import Daemon
-from .frames import MAX_CLIENT_FRAME, ClientFrame, ServerFrame
+from .frames import MAX_CLIENT_FRAME, Acknowledge, ClientFrame, Deliver, ServerFrame
+from .log import Log
 from .model import MeshLimits
 from .peer_frames import PeerFrames, cut
 from .requests import Refusal, User
 from .state import Output
 from .store import Batch, SqliteLog
+from .trace import MeshTrace, TracedLog
 
 __all__ = ["MeshService"]
 
@@ -74,6 +76,7 @@ class MeshService(DaemonService):
         self._stopped: Deferred[None] | None = None
         self._broken = False
         self._failed_logins = FailedLogins()
+        self._trace: MeshTrace | None = None
 
     # Start and end
 
@@ -91,7 +94,7 @@ class MeshService(DaemonService):
         now, wall_ms = self._time()
         try:
             self._daemon = Daemon(
-                ctx.replica, ctx.life, ctx.addresses, self._log, _limits(ctx), now=now, wall_ms=wall_ms
+                ctx.replica, ctx.life, ctx.addresses, self._traced(), _limits(ctx), now=now, wall_ms=wall_ms
             )
         except (sqlite3.Error, msgspec.MsgspecError) as error:
             self._log.close()
@@ -120,6 +123,14 @@ class MeshService(DaemonService):
         self._follow_members()
         self._after()
 
+    def _traced(self) -> Log:
+        """Return the log for the daemon, with a trace if one is wanted."""
+        if not self._ctx.traced:
+            return self._log
+        self._trace = MeshTrace(self._ctx.replica, self._ctx.life)
+        self._trace.add("open")
+        return TracedLog(self._log, self._trace)
+
     def close(self) -> "Deferred[None]":
         """Disconnect the clients, write what is to be written, and close the file."""
         if self._stopped is not None:
@@ -139,10 +150,13 @@ class MeshService(DaemonService):
             # `_written` calls again.
             return
         if not self._broken and (batch := self._log.take_batch()):
-            self._write(batch, [])
+            self._write(batch, [], [] if self._trace is None else self._trace.take())
             return
         self._pool.stop()
         self._log.close()
+        if self._trace is not None and not self._broken:
+            self._trace.add("close")
+            self._ctx.trace(self._trace.take())
         self._stopped.callback(None)
 
     def _time(self) -> tuple[float, int]:
@@ -162,6 +176,10 @@ class MeshService(DaemonService):
         if output:
             for daemon, question in output.questions:
                 self._ctx.send((daemon,), cut(question))
+            if self._trace is not None:
+                for client, frame in output.frames:
+                    number = frame.consumer if isinstance(frame, Deliver) else 0
+                    self._trace.answered(client, frame, self._daemon.consumers.with_number(client, number))
             self._waiting.append(output)
         if self._daemon.state.directory.members != self._members:
             self._follow_members()
@@ -191,25 +209,27 @@ class MeshService(DaemonService):
         if self._writing or self._stopped is not None:
             return
         outputs, self._waiting = self._waiting, []
+        events = [] if self._trace is None else self._trace.take()
         batch = self._log.take_batch()
         if batch:
-            self._write(batch, outputs)
+            self._write(batch, outputs, events)
         else:
-            self._release(outputs)
+            self._release(outputs, events)
 
-    def _write(self, batch: Batch, outputs: list[Output]) -> None:
+    def _write(self, batch: Batch, outputs: list[Output], events: list[DaemonEvent]) -> None:
         self._writing = True
         self._unwritten = 0
         written = deferToThreadPool(cast("Any", self._ctx.reactor), self._pool, self._log.write_batch, batch)
-        written.addCallbacks(self._written, self._disk_failed, callbackArgs=(batch, outputs))
+        written.addCallbacks(self._written, self._disk_failed, callbackArgs=(batch, outputs, events))
 
-    def _written(self, _: None, batch: Batch, outputs: list[Output]) -> None:
+    def _written(self, _: None, batch: Batch, outputs: list[Output], events: list[DaemonEvent]) -> None:
         self._writing = False
         self._log.written(batch)
         if self._stopped is not None:
+            self._ctx.trace(events)
             self._finish()
             return
-        self._release(outputs)
+        self._release(outputs, events)
         self._flush()
         if self._paused and self._unwritten < MAX_UNWRITTEN_BYTES:
             self._paused = False
@@ -223,8 +243,9 @@ class MeshService(DaemonService):
         if self._stopped is not None and not self._stopped.called:
             self._finish()
 
-    def _release(self, outputs: list[Output]) -> None:
+    def _release(self, outputs: list[Output], events: list[DaemonEvent]) -> None:
         """Let outputs leave: what was stored before them is durable."""
+        self._ctx.trace(events)
         frames: defaultdict[int, list[ServerFrame]] = defaultdict(list)
         for output in outputs:
             for to, message in output.messages:
@@ -315,6 +336,10 @@ class MeshService(DaemonService):
             bodies = getattr(frame, "bodies", None)
             if bodies is not None:
                 self._unwritten += sum(map(len, bodies))
+            if self._trace is not None:
+                number = frame.consumer if isinstance(frame, Acknowledge) else 0
+                consumer = self._daemon.consumers.with_number(link.number, number)
+                self._trace.asked(frame, link.number, consumer)
             self._daemon.client_frame(*self._time(), link.number, user, frame)
         self._after()
         if self._unwritten > MAX_UNWRITTEN_BYTES and not self._paused:

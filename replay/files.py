@@ -10,7 +10,7 @@ import attrs
 
 from .discovery import FoundFiles, ReplicaDirectory, reason
 from .errors import NoTrace, require
-from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin, arrow_schema
+from .schema import COLUMNS, MARK, MESH_MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin, arrow_schema
 
 __all__ = ["Footer", "SourceId", "TraceFiles", "checked_dataset", "inspect_files", "unreadable"]
 
@@ -19,6 +19,10 @@ POSITION = tuple(COLUMNS).index("position")
 MAGIC = b"PAR1"
 """The first and the last bytes of a Parquet file."""
 
+_OTHER_KIND = {
+    False: "these are traces of a mesh, which has no agents: use `quorate replay mesh`.",
+    True: "these are traces of servers with agents, not of a mesh: use the other jobs.",
+}
 SourceId = tuple[int, int, int]
 """Server id, replica and incarnation."""
 
@@ -92,15 +96,20 @@ class TraceFiles:
         return attrs.evolve(self, footers=good, bad=bad)
 
 
-def inspect_files(found: FoundFiles) -> TraceFiles:
+def inspect_files(found: FoundFiles, *, mesh: bool = False) -> TraceFiles:
     """Read the footer of each file and set aside those that are not whole.
+
+    mesh: take the traces of daemons of a mesh; otherwise those of servers with agents.
 
     Raises NoTrace when none is left.
     """
     require("pyarrow.parquet")
     with ThreadPoolExecutor(READERS) as pool:
         footers = dict(zip(found.paths, pool.map(footer, found.paths), strict=True))
-    good = {path: read for path, read in footers.items() if isinstance(read, Footer)}
+    whole = {path: read for path, read in footers.items() if isinstance(read, Footer)}
+    good = {path: read for path, read in whole.items() if read.origin.mesh == mesh}
+    if whole and not good:
+        raise NoTrace(_OTHER_KIND[mesh])
     damaged = {path: read for path, read in footers.items() if isinstance(read, str)}
     everything = TraceFiles(good, (), found.notes, found.bare, found.removed).without(damaged)
     return attrs.evolve(everything, bad=(*found.problems, *everything.bad))
@@ -115,10 +124,11 @@ def footer(path: Path) -> Footer | str:
             return broken
         metadata: Any = parquet.read_metadata(path)
         pairs: dict[bytes, bytes] = metadata.metadata or {}
-        if MARK not in pairs:
+        version = pairs.get(MARK) or pairs.get(MESH_MARK)
+        if version is None:
             return "not the trace of a server"
-        if pairs[MARK] != str(SCHEMA_VERSION).encode():
-            return f"trace schema {pairs[MARK].decode()}, this program reads {SCHEMA_VERSION}"
+        if version != str(SCHEMA_VERSION).encode():
+            return f"trace schema {version.decode()}, this program reads {SCHEMA_VERSION}"
         if not has_trace_columns(metadata.schema):
             return "the columns are not those of a trace"
         if not metadata.num_rows:

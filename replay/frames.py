@@ -24,9 +24,15 @@ def ignore(_: str) -> None:
 
 
 def open_trace(
-    traces: "Traces | Trace", server: str | int | None = None, progress: Progress | None = None
+    traces: "Traces | Trace",
+    server: str | int | None = None,
+    progress: Progress | None = None,
+    *,
+    mesh: bool = False,
 ) -> "Trace":
     """Find the files of a trace and check their footers; one that is open is returned as it is.
+
+    mesh: the traces are those of daemons of a mesh.
 
     Raises NoTrace.
     """
@@ -36,7 +42,7 @@ def open_trace(
     report_step("searching for trace files")
     found = find_files(traces)
     report_step(f"checking {len(found.paths):,} trace files")
-    return Trace(inspect_files(found), server)
+    return Trace(inspect_files(found, mesh=mesh), server)
 
 
 class Trace:

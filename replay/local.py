@@ -127,6 +127,10 @@ class LocalSession:
         """Return the expression that makes a row of each word of a text."""
         return f"unnest(string_split({column}, ' '))"
 
+    def numbers(self, first: str, last: str) -> str:
+        """Return the expression that makes a row of each number from one column to another."""
+        return f"unnest(generate_series({first}, {last}))"
+
     def each_agent(self, sql: str, worker: Any, result: str, *, apart: bool = False) -> Any:
         """Return what `worker` makes of a query's rows; Python processes run it, each its share of agents.
 

@@ -76,6 +76,10 @@ class Queries(Protocol):
         """Return the expression that makes a row of each word of a text; words are parted by one space."""
         ...
 
+    def numbers(self, first: str, last: str) -> str:
+        """Return the expression that makes a row of each number from one column to another."""
+        ...
+
     def each_agent(self, sql: str, worker: Any, result: str, *, apart: bool = False) -> Any:
         """Return what `worker` makes of a query's rows, with all rows of an agent in the same call of it.
 
@@ -136,6 +140,10 @@ class SparkQueries:
     def words(self, column: str) -> str:
         """Return the expression that makes a row of each word of a text."""
         return f"explode(split({column}, ' '))"
+
+    def numbers(self, first: str, last: str) -> str:
+        """Return the expression that makes a row of each number from one column to another."""
+        return f"explode(sequence({first}, {last}))"
 
     def each_agent(self, sql: str, worker: Any, result: str, *, apart: bool = False) -> Any:
         """Return what `worker` makes of a query's rows; Spark's Python workers run it, or start who does."""

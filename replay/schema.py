@@ -17,6 +17,7 @@ __all__ = [
     "EVENTS_SUFFIX",
     "IDENTITY",
     "MARK",
+    "MESH_MARK",
     "OWN",
     "SCHEMA_VERSION",
     "WRITER_DROPPED",
@@ -29,6 +30,8 @@ __all__ = [
 SCHEMA_VERSION = 2
 MARK = b"quorate.trace"
 """Key in a file's metadata; its value is the schema version. A file without it is not a trace."""
+MESH_MARK = b"quorate.mesh"
+"""Key in the metadata of a file with events of a daemon of a mesh, in the place of `MARK`."""
 WRITER_DROPPED = b"quorate.dropped"
 """Key in a file's metadata: how many rows the writer had lost before it closed the file."""
 SERVERS = b"quorate.servers"
@@ -108,10 +111,13 @@ class Origin:
     """The replicas that write a trace, by server; empty if the file does not have them."""
     accepted: str = ""
     """How the first entry ended that was accepted with another outcome than before; "" if there is none."""
+    mesh: bool = False
+    """It is a daemon of a mesh: its rows are events, not reactions."""
 
     def metadata(self, dropped: int) -> dict[bytes, bytes]:
         """Return the metadata of a file. The identity is not part of it: it is in every row."""
-        pairs = {MARK: str(SCHEMA_VERSION).encode(), WRITER_DROPPED: str(dropped).encode()}
+        mark = MESH_MARK if self.mesh else MARK
+        pairs = {mark: str(SCHEMA_VERSION).encode(), WRITER_DROPPED: str(dropped).encode()}
         if self.servers:
             pairs[SERVERS] = json.dumps(dict(self.servers)).encode()
         if self.replicas:
@@ -128,7 +134,8 @@ class Origin:
         servers = cast("dict[str, int]", json.loads(pairs.get(SERVERS, b"{}")))
         replicas = cast("dict[str, list[int]]", json.loads(pairs.get(REPLICAS, b"{}")))
         accepted = pairs.get(ACCEPTED, b"").decode("utf-8", "replace")
-        return cls(server, server_id, replica, incarnation, servers, replicas, accepted)
+        mesh = MESH_MARK in pairs
+        return cls(server, server_id, replica, incarnation, servers, replicas, mesh=mesh, accepted=accepted)
 
 
 def arrow_schema(metadata: Mapping[bytes, bytes], *, dictionaries: bool = True) -> Any:

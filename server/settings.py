@@ -116,7 +116,9 @@ def traced_replicas(config: Config) -> dict[str, list[int]]:
 
     def wanted(server: Server, replica: Replica) -> bool:
         text = config.setting("trace", server=server.id, replica=replica.id)
-        return not replica.witness and (text is None or BOOLEANS.get(text.lower(), True))
+        return not (replica.witness or server.mode == "mesh") and (
+            text is None or BOOLEANS.get(text.lower(), True)
+        )
 
     traced = {
         server.name: [replica.id for replica in server.replicas if wanted(server, replica)]

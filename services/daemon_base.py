@@ -6,7 +6,7 @@ master. The server connects it with the other replicas, and gives it the command
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -14,11 +14,29 @@ from ..hachannel.transport.addresses import Address
 from ..hachannel.transport.ports import ReactorPort
 from .base import Service, ServiceContext
 
-__all__ = ["CommandRefused", "DaemonContext", "DaemonService"]
+__all__ = ["CommandRefused", "DaemonContext", "DaemonEvent", "DaemonService"]
 
 
 class CommandRefused(Exception):
     """A command of an administrator cannot be carried out. The text is one sentence for people."""
+
+
+class DaemonEvent(NamedTuple):
+    """An event in the trace of a daemon, about records with consecutive numbers of one stream."""
+
+    kind: str
+    """What happened: see the guide of the replay."""
+    stream: str
+    first: int
+    last: int
+    who: str = ""
+    """A publisher, a subscription, a creation of a topic, or a daemon."""
+    consumer: str = ""
+    """An attached subscriber, or the name of a topic or subscription."""
+    serial: int = 0
+    """The publisher's number of the first record."""
+    check: int = 0
+    """The CRC-32 of the records."""
 
 
 class DaemonContext(Protocol):
@@ -92,6 +110,15 @@ class DaemonContext(Protocol):
 
     def count(self, metric: str, n: int = 1) -> None:
         """Add to a counter that ``quorate status`` shows."""
+        ...
+
+    @property
+    def traced(self) -> bool:
+        """Whether events are to be traced."""
+        ...
+
+    def trace(self, events: Sequence[DaemonEvent]) -> None:
+        """Write events into the trace, in their order. What they tell of is durable."""
         ...
 
     def send(self, replicas: Sequence[int], frames: Sequence[bytes]) -> None:

@@ -34,6 +34,7 @@ from ..storage.data_directory import directory_error
 from ..storage.private_files import exposure
 from .administration import DaemonAdministration
 from .peers import DaemonPeers
+from .trace import DaemonTrace
 
 __all__ = ["DaemonFailed", "DaemonReplica", "make_daemon"]
 
@@ -48,7 +49,12 @@ class _Context:
     """Implements `DaemonContext`."""
 
     def __init__(
-        self, context: ReplicaContext, class_name: str, peers: DaemonPeers, failed: Callable[[str], None]
+        self,
+        context: ReplicaContext,
+        class_name: str,
+        peers: DaemonPeers,
+        trace: DaemonTrace,
+        failed: Callable[[str], None],
     ) -> None:
         self._context = context
         self._class_name = class_name
@@ -70,6 +76,8 @@ class _Context:
         self.log = context.log
         self.announce = context.announce
         self.count = context.metrics.count
+        self.traced = trace.wanted
+        self.trace = trace.write
 
     @property
     def clients(self) -> list[tuple[int, str, str]]:
@@ -107,6 +115,7 @@ class DaemonReplica:
         self.context = context
         self.log = log
         self.service = service
+        self.trace = DaemonTrace(context)
         self.stopped: Deferred[None] = Deferred()
         """Fires when the daemon has stopped for any reason; fails with DaemonFailed after an error."""
         addresses = Addresses(context.server, context.replica)
@@ -138,7 +147,7 @@ class DaemonReplica:
             for each in context.replica.services
             if isinstance(self.service, load_service(each.class_name))
         )
-        seen = _Context(context, spec.class_name, self.peers, self.fail)
+        seen = _Context(context, spec.class_name, self.peers, self.trace, self.fail)
         try:
             self.listeners.open()
             self.service.open(seen, self._spec.args)
@@ -188,6 +197,9 @@ class DaemonReplica:
         ]
 
         def closed(_: object) -> None:
+            maybeDeferred(cast("Callable[[], Any]", self.trace.close)).addBoth(ended)
+
+        def ended(_: object) -> None:
             self.peers.stop()
             self.context.log("stopped")
             self.log.close()
@@ -213,6 +225,7 @@ class DaemonReplica:
             "garbage": metrics.counters.get("garbage", 0),
             "incarnation": context.incarnation,
             "durability": "disk",
+            "trace_problem": self.trace.problem,
             "pid": os.getpid(),
             "uptime_s": round(time.monotonic() - context.started_at, 3),
             "host": network.host,

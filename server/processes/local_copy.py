@@ -23,7 +23,8 @@ def write_local_copy(source: Path, target: Path) -> None:
     """Write the configuration `source` to `target`, with all replicas on this host.
 
     The ports of networks and of services for clients are replaced by free ones, also in the URLs of these
-    services that other services have as arguments; `nat` elements are left out. Everything else stays. If `target` exists, its ports are used again: replicas know each other by them.
+    services that other services have as arguments; `nat` elements are left out. Everything else stays.
+    If `target` exists, its ports are used again: replicas know each other by them.
     Raises ConfigError for a source that is not valid, ValueError if `target` has another number of ports,
     OSError if it cannot be written.
     """

@@ -76,7 +76,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "mesh": (
         *("model", "log", "messages", "frames", "directory", "marks", "rows", "streams", "state", "snap"),
         *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
-        *("peer_frames", "store", "client_link", "service", "client", "commands"),
+        *("peer_frames", "store", "client_link", "trace", "service", "client", "commands"),
     ),
     "bridge": ("ways", "notes", "inlet", "outlet", "running", "service"),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
@@ -141,7 +141,7 @@ PURE = (
     "groups/client/membership.py",
     *(f"mesh/{name}.py" for name in ("model", "log", "messages", "frames", "directory", "marks", "rows")),
     *(f"mesh/{name}.py" for name in ("streams", "state", "collection", "consumers", "publishing")),
-    *(f"mesh/{name}.py" for name in ("repair", "requests", "daemon", "snap", "peer_frames")),
+    *(f"mesh/{name}.py" for name in ("repair", "requests", "daemon", "snap", "peer_frames", "trace")),
     *(f"mesh/client/{name}.py" for name in ("publisher", "subscriber", "session", "errors")),
     "messaging/agents/",
     "client/attempts.py",
