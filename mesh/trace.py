@@ -13,6 +13,7 @@ from .consumers import Consumer
 from .frames import Acknowledge, Attach, ClientFrame, Deliver, Published
 from .log import Log
 from .model import (
+    DIRECTORY,
     Claim,
     Create,
     Data,
@@ -65,11 +66,13 @@ class MeshTrace:
     # The disk
 
     def stored(self, stream: Stream, records: Sequence[tuple[int, bytes, bool]]) -> None:
-        """Note that records were stored: ``have``, and what they are if this daemon has made them."""
+        """Note records that were stored, and what they are if they are its own or the directory's."""
         for run in _runs(records):
             check = zlib.crc32(b"".join([data for _, data, _ in run]))
             self.add("have", stream, run[0][0], run[-1][0], check=check)
-        if (stream.daemon, stream.life) == (self._daemon, self._life):
+        own = (stream.daemon, stream.life) == (self._daemon, self._life)
+        if own or stream.topic == DIRECTORY:
+            # Those of the directory are few, and a life whose trace is lost may have made them.
             self._made(stream, records)
 
     def _made(self, stream: Stream, records: Iterable[tuple[int, bytes, bool]]) -> None:

@@ -23,6 +23,7 @@ from .failovers import Failover, FailoverReport, failovers
 from .garbage import DeadLetters, GarbageReport, IdleAgent, Keep, garbage
 from .hot import HotAgent, HotReport, Load, Moment, hot
 from .local import LocalSession, local_session
+from .mesh_audit import DaemonAccount, MeshAudit, TopicAccount, audit_mesh
 from .monitoring import monitor
 from .order import Disorder, OrderReport, order
 from .push import PushReport, push
@@ -43,6 +44,7 @@ __all__ = [
     "Chain",
     "ClientFlaw",
     "Clients",
+    "DaemonAccount",
     "DeadLetters",
     "Disorder",
     "Divergence",
@@ -59,6 +61,7 @@ __all__ = [
     "Keep",
     "Load",
     "LocalSession",
+    "MeshAudit",
     "Moment",
     "NoTrace",
     "OrderReport",
@@ -71,9 +74,11 @@ __all__ = [
     "SlowChain",
     "SlowestReport",
     "SparkMissing",
+    "TopicAccount",
     "Totals",
     "TypeLatency",
     "WorkloadReport",
+    "audit_mesh",
     "bisect",
     "chain",
     "exactly_once",

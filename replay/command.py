@@ -19,6 +19,7 @@ from .failovers import failovers
 from .garbage import garbage
 from .hot import DEFAULT_TOP, hot
 from .live import compare, not_compared, read_live
+from .mesh_audit import audit_mesh
 from .monitoring import FAULTS, monitor
 from .options import (
     COULD_NOT_RUN,
@@ -31,11 +32,14 @@ from .options import (
     master_option,
     memory_option,
     opened,
+    opened_files,
+    present,
     py_files_option,
     show_doubts,
     write_report,
 )
 from .order import order
+from .queries import queries_of
 from .regression import bisect, regress
 from .rerun_job import rerun, state_at
 from .session import spark_session
@@ -47,6 +51,7 @@ from .tables import (
     failovers_page,
     garbage_page,
     hot_page,
+    mesh_page,
     order_page,
     regress_page,
     show_page,
@@ -217,6 +222,19 @@ def order_command(ctx: click.Context, options: Options) -> None:
         found = order(job.session, job.trace, report=job.report, progress=job.step)
     value = {"ok": found.ok, "problems": found.problems, **attrs.asdict(found)}
     finish(ctx, options, job, order_page(found), value, status=0 if found.ok else WENT_WRONG)
+
+
+@command.command("mesh", epilog=EXITS)
+@job_options
+@click.pass_context
+def mesh_command(ctx: click.Context, options: Options) -> None:
+    """Check a mesh over the traces of all its daemons: order, exactly once, what was removed when."""
+    with opened_files(options, mesh=True) as (session, trace, step):
+        audit = audit_mesh(session, trace, step)
+        page = attrs.evolve(mesh_page(audit), program=queries_of(session).name)
+    value = {"ok": audit.ok, **attrs.asdict(audit)}
+    present(options, page, value, page.problems)
+    ctx.exit(0 if audit.ok else WENT_WRONG)
 
 
 @command.command("chain", epilog=EXITS)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from importlib.util import find_spec
@@ -34,6 +34,8 @@ __all__ = [
     "master_option",
     "memory_option",
     "opened",
+    "opened_files",
+    "present",
     "py_files_option",
     "show_doubts",
     "write_report",
@@ -142,9 +144,21 @@ def job_options(function: Callable[..., None]) -> Callable[..., None]:
 @contextmanager
 def opened(options: Options) -> Generator[Job]:
     """Verify the traces of one command and show its steps; a ReplayError ends the command."""
+    with opened_files(options) as (running, trace, step):
+        yield start(running, trace, progress=step)
+
+
+@contextmanager
+def opened_files(
+    options: Options, *, mesh: bool = False
+) -> Generator[tuple[Any, Trace, Callable[[str], None]]]:
+    """Give a command a session, its traces, and a function for its steps; a ReplayError ends the command.
+
+    mesh: the traces are those of daemons of a mesh.
+    """
     try:
         with Progress(Console(stderr=True), "searching for trace files") as progress:
-            trace = open_trace(options.traces, options.server, progress.step)
+            trace = open_trace(options.traces, options.server, progress.step, mesh=mesh)
             local = is_local(options, trace)
             progress.step("starting DuckDB" if local else "starting Spark")
             session: Any = (
@@ -153,7 +167,7 @@ def opened(options: Options) -> Generator[Job]:
                 else spark_session(memory=options.memory, master=options.master, py_files=options.py_files)
             )
             with session as running, progress.watching(None if local else running):
-                yield start(running, trace, progress=progress.step)
+                yield running, trace, progress.step
     except ReplayError as error:
         fail(str(error), WENT_WRONG if isinstance(error, NoTrace) else COULD_NOT_RUN)
 
@@ -184,15 +198,20 @@ def finish(
     """
     page = attrs.evolve(page, program=queries_of(job.session).name)
     problems = [*job.report.doubts, *page.problems] if doubts else page.problems
+    present(options, page, value, problems)
+    ended = (WENT_WRONG if page.problems else 0) if status is None else status
+    if doubts:
+        ended = ended or show_doubts(job.report.doubts)
+    ctx.exit(ended)
+
+
+def present(options: Options, page: Page, value: dict[str, Any], problems: Sequence[str]) -> None:
+    """Show a result as the options say. problems: those of the report in a file."""
     write_report(options, attrs.evolve(page, problems=problems))
     if options.json:
         click.echo(as_json({"program": page.program, **value}))
     else:
         print_page(console(), page)
-    ended = (WENT_WRONG if page.problems else 0) if status is None else status
-    if doubts:
-        ended = ended or show_doubts(job.report.doubts)
-    ctx.exit(ended)
 
 
 def write_report(options: Options, page: Page) -> None:

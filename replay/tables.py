@@ -14,6 +14,7 @@ from .exactly_once import ExactlyOnceReport
 from .failovers import FailoverReport
 from .garbage import GarbageReport
 from .hot import HotReport, Moment
+from .mesh_audit import MeshAudit
 from .order import OrderReport
 from .page import Bad, Good, Grid, Page, Plot, seconds
 from .regression import BisectReport, RegressionReport
@@ -307,6 +308,26 @@ def totals_page(found: Totals) -> Page:
         bars=True,
     )
     return Page("Totals", [Grid(columns, rows, caption=caption)], [plot])
+
+
+def mesh_page(found: MeshAudit) -> Page:
+    """Return the page of `audit_mesh`."""
+    topics = [
+        (each.topic, each.messages, each.publishers, each.deliveries, each.again, each.waiting)
+        for each in found.topics
+    ]
+    daemons = [
+        (f"{each.server}/{each.daemon}", each.lives, each.killed, each.taken, each.delivered)
+        for each in found.daemons
+    ]
+    names = ("topic", "messages", "publishers", "deliveries", "again", "waiting")
+    grids = [
+        Grid(names, topics, caption="deliveries to persistent subscriptions"),
+        Grid(("daemon", "lives", "without end", "taken", "delivered"), daemons),
+    ]
+    agreed = ["Order, deliveries and what was removed are as they have to be."] if found.ok else []
+    problems = [*found.doubts, *found.problems]
+    return Page("Mesh", grids, problems=problems, notes=found.notes, agreement=agreed)
 
 
 def order_page(found: OrderReport) -> Page:

@@ -52,6 +52,8 @@ class Publisher:
     """How many of `waiting` were sent over the present connection."""
     held: bool = False
     """Nothing is sent until the program has noted the new epoch."""
+    again_at: float | None = None
+    """Nothing is sent before: the daemon may not have heard of the topic yet."""
     requests: dict[int, tuple[int, int]] = attrs.field(factory=dict[int, tuple[int, int]])
     """By request: the first and last number."""
 
@@ -79,7 +81,9 @@ class Publisher:
 
     def frames(self, numbers: Iterator[int]) -> Iterator[Publish]:
         """Yield the frames of messages that were not sent yet. numbers: those of the next requests."""
-        while self.sent < len(self.waiting) and not self.held:
+        if self.held or self.again_at is not None:
+            return
+        while self.sent < len(self.waiting):
             bodies: list[bytes] = []
             previous = self.waiting[self.sent - 1][0] if self.sent else self.acknowledged
             first = self.waiting[self.sent][0]
@@ -100,6 +104,12 @@ class Publisher:
         """Begin with a new connection: everything that is not acknowledged is sent again."""
         self.requests.clear()
         self.sent = 0
+        self.again_at = None
+
+    def later(self, at: float) -> None:
+        """Send everything that is not acknowledged again, but not before a time."""
+        self.connected()
+        self.again_at = at
 
     def published(self, frame: Published) -> Confirmation | None:
         """Take an acknowledgement; None if it belongs to another publisher or connection."""

@@ -47,6 +47,9 @@ from .subscriber import MeshMessage, Subscriber
 
 __all__ = ["MeshSession", "SessionUser", "Subscribed"]
 
+NEW_S: Final = 5.0
+"""For so long after it was connected, a daemon is thought not to have heard of a topic that it does not know,
+if messages to it were acknowledged before."""
 PING_S: Final = 3.0
 SILENCE_S: Final = 10.0
 """A daemon that is silent for this long is taken for lost: it answers a ping at once."""
@@ -185,6 +188,7 @@ class MeshSession:
         if state is not None:
             return state.deadline
         retries = [each.retry_at for each in self.subscriptions.values() if each.retry_at is not None]
+        retries += [each.again_at for each in self.publishers.values() if each.again_at is not None]
         return min([self._pinged + PING_S, *retries])
 
     def connected(self, now: float) -> None:
@@ -223,6 +227,9 @@ class MeshSession:
             for consumer, each in self.subscriptions.items():
                 if each.retry_at is not None and now >= each.retry_at:
                     self._attach(consumer, each)
+            for publisher in self.publishers.values():
+                if publisher.again_at is not None and now >= publisher.again_at:
+                    publisher.again_at = None
             if now - self._pinged >= PING_S:
                 self._pinged = now
                 self._token += 1
@@ -357,6 +364,10 @@ class MeshSession:
             return
         for topic, publisher in self.publishers.items():
             if frame.request in publisher.requests:
+                fresh = now - self._opened_at < NEW_S
+                if frame.code == "no topic" and fresh and self._is_known(publisher):
+                    publisher.later(now + RETRY_S)
+                    return
                 lost = publisher.orders_lost
                 confirmation = publisher.refused(frame)
                 if publisher.orders_lost > lost:
@@ -373,6 +384,14 @@ class MeshSession:
             if each.request == frame.request:
                 self._attach_refused(now, consumer, each, frame)
                 return
+
+    def _is_known(self, publisher: Publisher) -> bool:
+        """Return whether a daemon has known the topic of a publisher before."""
+        if publisher.acknowledged or publisher.epoch > 1:
+            return True
+        return any(
+            each.attached and each.core.topic == publisher.topic for each in self.subscriptions.values()
+        )
 
     # Subscriptions
 

@@ -340,3 +340,29 @@ def test_closing_ends_everything(client: Client) -> None:
     client.session.close()
     assert [each[0] for each in client.program.news()] == ["answered", "ended", "closed"]
     assert isinstance(client.session.take_actions()[-1], Disconnect)
+
+
+def test_a_daemon_that_has_not_heard_of_a_topic_gets_the_messages_again_a_little_later(
+    client: Client,
+) -> None:
+    client.session.publish("t", [b"1"])
+    (first,) = client.sent()
+    assert isinstance(first, Publish)
+    client.hears(Published(first.request, Position(STREAM, 1)))
+    client.lose()
+    client.open("1")
+    client.program.news()
+    client.session.publish("t", [b"2"])
+    (second,) = client.sent()
+    assert isinstance(second, Publish)
+    client.hears(Refused(second.request, "no topic", "there is no topic 't' at daemon 1"))
+    assert client.program.news() == []
+    assert client.sent() == []
+    client.now = client.session.deadline or 0.0
+    client.session.tick(client.now)
+    (again,) = client.sent()
+    assert isinstance(again, Publish)
+    assert (again.first, again.bodies) == (2, [b"2"])
+    client.now += 10.0
+    client.hears(Refused(again.request, "no topic", "there is no topic 't' at daemon 1"))
+    assert client.program.news() == [("confirmed", "t", (2,), "no topic")]
