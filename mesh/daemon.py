@@ -238,9 +238,8 @@ class Daemon:
     def _whole_state(self) -> State:
         state = self.state
         rows = [(self.me, self._row(state.streams.states)), *state.rows.whole()]
-        floor = [(stream, held.floor) for stream, held in state.streams.states.items() if held.floor]
         marks = [(stream, list(state.marks.of(stream))) for stream in state.marks.streams]
-        return State(rows, floor, list(state.directory.ctx.items()), marks, True)
+        return State(rows, list(state.directory.ctx.items()), marks, True)
 
     @property
     def has_news(self) -> bool:
@@ -251,7 +250,6 @@ class Daemon:
             or self._to_tell_ctx
             or state.rows.changed
             or state.marks.changed
-            or state.streams.told_floor
             or self._told_links != self.links
         )
 
@@ -261,18 +259,16 @@ class Daemon:
             return
         state = self.state
         rows = [(self.me, self._row(self._to_tell & state.streams.states.keys())), *state.rows.take_changes()]
-        floor = [(stream, state.streams.floor(stream)) for stream in state.streams.told_floor]
         ctx = [(each, state.directory.ctx[each]) for each in self._to_tell_ctx if each in state.directory.ctx]
         marks: defaultdict[Stream, list[tuple[Dot, int]]] = defaultdict(list)
         for stream, dot in state.marks.changed:
             number = state.marks.get(stream, dot)
             if number is not None:
                 marks[stream].append((dot, number))
-        state.send(self.links, State(rows, floor, ctx, list(marks.items())))
+        state.send(self.links, State(rows, ctx, list(marks.items())))
         self._to_tell.clear()
         self._to_tell_ctx.clear()
         state.marks.changed.clear()
-        state.streams.told_floor.clear()
         self._told_links = self.links
         self._untold_bytes = 0
 

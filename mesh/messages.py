@@ -53,8 +53,6 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag=0):
 
     rows: list[tuple[int, Row]]
     """Rows of daemons, that of the sender among them."""
-    floor: list[tuple[Stream, int]] = []
-    """Streams, and the number up to which the sender has collected their records."""
     ctx: list[tuple[Origin, int]] = []
     """Directory streams, and the number up to which the sender's directory includes them."""
     marks: Marks = []

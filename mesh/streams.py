@@ -43,18 +43,11 @@ class Streams:
             self.of_topic[stream.topic].add(stream)
         self.grown: set[Stream] = set()
         """Streams that have more records than before the step."""
-        self.told_floor: set[Stream] = set()
-        """Streams whose floor has risen since it was told to the other daemons."""
 
     def have(self, stream: Stream) -> int:
         """Return the number up to which all records of a stream were received."""
         state = self.states.get(stream)
         return 0 if state is None else state.have
-
-    def floor(self, stream: Stream) -> int:
-        """Return the number up to which the records of a stream are collected."""
-        state = self.states.get(stream)
-        return 0 if state is None else state.floor
 
     def _state(self, stream: Stream) -> StreamState:
         state = self.states.get(stream)
@@ -89,7 +82,6 @@ class Streams:
         self._log.trim(stream, floor)
         self._store(stream, state)
         self.grown.add(stream)
-        self.told_floor.add(stream)
         return True
 
     def strip(self, stream: Stream, upto: int) -> None:
@@ -108,7 +100,6 @@ class Streams:
             state.stripped = max(state.stripped, upto)
             self._log.trim(stream, upto)
             self._store(stream, state)
-            self.told_floor.add(stream)
 
     def drop(self, stream: Stream) -> None:
         """Forget a stream, because its topic is deleted or its life retired."""
@@ -119,7 +110,6 @@ class Streams:
             if not self.of_topic[stream.topic]:
                 del self.of_topic[stream.topic]
             self.grown.discard(stream)
-            self.told_floor.discard(stream)
 
     def message_bytes(self, uids: Iterable[Uid]) -> int:
         """Return the size of the messages that are kept of these topics."""
