@@ -5,6 +5,7 @@ Publishers and subscribers are processes of their own. Run it with::
     python benchmarks/mesh.py                              # 3 daemons, 100 B, copies 1 and 2
     python benchmarks/mesh.py --daemons 5 --bytes 10240
     python benchmarks/mesh.py --merge-mb 200               # time to merge after a cut, idle and under load
+    MESH_TRACE=false python benchmarks/mesh.py             # without the traces of daemons
     python benchmarks/mesh.py --nats /path/to/nats-server  # the same load on NATS JetStream, three replicas
 
 A cut is made by stopping the other daemons (SIGSTOP). All figures are of this machine only.
@@ -14,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import statistics
 import subprocess
@@ -28,6 +30,8 @@ from quorate import Servers
 from quorate import mesh as quorate_mesh
 
 WARM = 2000
+TRACE = os.environ.get("MESH_TRACE", "true")
+"""The property `trace` of the daemons."""
 
 
 def configuration(daemons: int, copies: int) -> str:
@@ -41,6 +45,7 @@ def configuration(daemons: int, copies: int) -> str:
     return (
         '<config><domain name="D1"/><property name="administrators" value="root"/>'
         f'<property name="copies" value="{copies}"/><property name="topic_bytes" value="8000000000"/>'
+        f'<property name="trace" value="{TRACE}"/>'
         f'<cluster id="0" name="m0" mode="mesh">{servers}</cluster></config>'
     )
 

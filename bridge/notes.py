@@ -47,12 +47,12 @@ TRAVELLING: Final = frozenset({"encoding", "priority", "ttl", "group", "key", "m
 
 
 @attrs.frozen
-class OpenInlet(Notification, name="quorate.bridge.open-inlet"):
+class OpenInlet(Notification, name="quorate.mesh-bridge.open-inlet"):
     """Notice of a service that has started: emit the cursor."""
 
 
 @attrs.frozen
-class Bring(Notification, name="quorate.bridge.bring"):
+class Bring(Notification, name="quorate.mesh-bridge.bring"):
     """Messages of the mesh, and where the subscription is after them."""
 
     pack: Pack
@@ -64,7 +64,7 @@ class Bring(Notification, name="quorate.bridge.bring"):
 
 
 @attrs.frozen
-class Resubscribe(Notification, name="quorate.bridge.resubscribe"):
+class Resubscribe(Notification, name="quorate.mesh-bridge.resubscribe"):
     """Notice: the subscription was ended in the mesh. Begin with a new one."""
 
 
@@ -100,7 +100,7 @@ class InletState(msgspec.Struct, array_like=True, frozen=True):
 
 
 @attrs.frozen
-class OpenOutlet(Notification, name="quorate.bridge.open-outlet"):
+class OpenOutlet(Notification, name="quorate.mesh-bridge.open-outlet"):
     """Notice of a service that has started: consume, and emit what is not carried yet."""
 
     both_ways: bool = False
@@ -108,7 +108,7 @@ class OpenOutlet(Notification, name="quorate.bridge.open-outlet"):
 
 
 @attrs.frozen
-class Carried(Notification, name="quorate.bridge.carried"):
+class Carried(Notification, name="quorate.mesh-bridge.carried"):
     """Report: the mesh has the messages up to a number."""
 
     upto: int
@@ -117,7 +117,7 @@ class Carried(Notification, name="quorate.bridge.carried"):
 
 
 @attrs.frozen
-class Refuse(Notification, name="quorate.bridge.refuse"):
+class Refuse(Notification, name="quorate.mesh-bridge.refuse"):
     """Report: the mesh does not take a message, and never will."""
 
     number: int
@@ -125,7 +125,7 @@ class Refuse(Notification, name="quorate.bridge.refuse"):
 
 
 @attrs.frozen
-class OrderLost(Notification, name="quorate.bridge.order-lost"):
+class OrderLost(Notification, name="quorate.mesh-bridge.order-lost"):
     """Report: the order with earlier messages is lost, and what follows comes from another publisher."""
 
     epoch: int
@@ -163,7 +163,7 @@ class OutletState(msgspec.Struct, array_like=True, frozen=True):
 
 
 @attrs.frozen
-class Retry(Notification, name="quorate.bridge.retry"):
+class Retry(Notification, name="quorate.mesh-bridge.retry"):
     """A timer of an agent of a bridge: look again for the destination."""
 
 
