@@ -7,14 +7,17 @@ was delivered, or was not due. Rules 9 to 11 of the design page.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
+from typing import TypeVar
 
 import attrs
 
 from .frames import Cursor, Deliver, Ended
-from .model import Data, Dot, Moved, Position, Start, Stream, Subscription, decode_record, is_plain
+from .model import Data, Dot, Moved, Position, Start, Stream, decode_record, is_plain
 from .state import ClientId, DaemonState
 
-__all__ = ["Consumer", "Consumers", "is_of"]
+__all__ = ["Consumer", "Consumers"]
+
+K = TypeVar("K", Dot, tuple[str, str, str])
 
 READ_BYTES = 128 * 1024
 """Records are delivered in frames of about this size."""
@@ -68,7 +71,10 @@ class Consumers:
     def __init__(self, state: DaemonState) -> None:
         self._state = state
         self._all: dict[tuple[ClientId, int], Consumer] = {}
-        self._of_topic: defaultdict[str, list[Consumer]] = defaultdict(list)
+        self._of_topic: defaultdict[str, dict[Consumer, None]] = defaultdict(dict)
+        self._of_dot: defaultdict[Dot, list[Consumer]] = defaultdict(list)
+        self._of_name: defaultdict[tuple[str, str, str], list[Consumer]] = defaultdict(list)
+        """By topic, name of the subscription and user."""
         self._busy: dict[Consumer, None] = {}
         """Consumers that may get more."""
 
@@ -81,16 +87,18 @@ class Consumers:
 
     def of_dot(self, dot: Dot) -> list[Consumer]:
         """Return the consumers that are attached with a subscription."""
-        subscription = self._state.directory.subscriptions.get(dot)
-        among = self._of_topic.get(subscription.topic, []) if subscription else list(self._all.values())
-        return [consumer for consumer in among if dot in consumer.dots]
+        return list(self._of_dot.get(dot, ()))
 
     def attach(self, consumer: Consumer, cursor: Cursor | None, *, fresh: bool) -> None:
         """Begin to deliver. fresh: its subscription has just begun, so nothing was delivered before."""
         if consumer.dots and cursor is None and not fresh:
             consumer.unsure_ms = self._state.wall_ms
         self._all[consumer.client, consumer.number] = consumer
-        self._of_topic[consumer.topic].append(consumer)
+        self._of_topic[consumer.topic][consumer] = None
+        for dot in consumer.dots:
+            self._of_dot[dot].append(consumer)
+        if consumer.name:
+            self._of_name[consumer.topic, consumer.name, consumer.user].append(consumer)
         if cursor is not None:
             consumer.cursor = dict(cursor.positions)
         for uid in self._state.directory.uids_of.get(consumer.topic, ()):
@@ -107,9 +115,13 @@ class Consumers:
         if self._all.pop((consumer.client, consumer.number), None) is None:
             return
         consumers = self._of_topic[consumer.topic]
-        consumers.remove(consumer)
+        del consumers[consumer]
         if not consumers:
             del self._of_topic[consumer.topic]
+        for dot in consumer.dots:
+            _remove(self._of_dot, dot, consumer)
+        if consumer.name:
+            _remove(self._of_name, (consumer.topic, consumer.name, consumer.user), consumer)
         self._busy.pop(consumer, None)
 
     def end(self, consumer: Consumer, code: str, text: str) -> None:
@@ -124,7 +136,7 @@ class Consumers:
 
     def dot_lost(self, dot: Dot) -> None:
         """Learn that a subscription has ended."""
-        for consumer in [each for each in self._all.values() if dot in each.dots]:
+        for consumer in self._of_dot.pop(dot, []):
             consumer.dots.remove(dot)
             if not consumer.dots:
                 self.end(consumer, "ended", f"the subscription {consumer.name!r} was ended")
@@ -175,11 +187,8 @@ class Consumers:
         """
         made = self._state.directory.subscriptions[dot]
         return any(
-            each.dots
-            and dot not in each.dots
-            and each.token == made.token
-            and is_of(made, each.name, each.user)
-            for each in self._of_topic.get(made.topic, ())
+            each.dots and dot not in each.dots and each.token == made.token
+            for each in self._of_name.get((made.topic, made.name, made.user), ())
         )
 
     def _wake(self, consumer: Consumer, stream: Stream) -> None:
@@ -318,6 +327,8 @@ class Consumers:
         return bool(known) and min(known) >= number
 
 
-def is_of(subscription: Subscription, name: str, user: str) -> bool:
-    """Return whether a subscription has this name and belongs to this user."""
-    return subscription.name == name and subscription.user == user
+def _remove(index: defaultdict[K, list[Consumer]], key: K, consumer: Consumer) -> None:
+    found = index[key]
+    found.remove(consumer)
+    if not found:
+        del index[key]

@@ -449,7 +449,7 @@ class Daemon:
                 self._dot_lost(dot)
             for dot in [each for each in self._unknown_dots if state.directory.removed_dot(each)]:
                 self._dot_lost(dot)
-            self._unknown_dots -= state.directory.subscriptions.keys()
+            self._unknown_dots -= {*changes.new_dots}
             for uid in changes.new_topics:
                 self.repair.topic_known(uid)
             self._start(changes)

@@ -34,6 +34,7 @@ from .model import (
 
 __all__ = ["Directory", "DirectoryChanges"]
 
+N = TypeVar("N", str, tuple[str, str, str])
 T = TypeVar("T", Uid, Dot)
 
 Place: TypeAlias = tuple[int, int, int]
@@ -91,10 +92,12 @@ class Directory:
         """The highest stamp of any record that is included."""
         self.uids_of: defaultdict[str, set[Uid]] = defaultdict(set)
         self.dots_of: defaultdict[str, set[Dot]] = defaultdict(set)
+        self.named: defaultdict[tuple[str, str, str], set[Dot]] = defaultdict(set)
+        """The subscriptions by their topic, name and user."""
         for uid, topic in self.topics.items():
             self.uids_of[topic.name].add(uid)
         for dot, subscription in self.subscriptions.items():
-            self.dots_of[subscription.topic].add(dot)
+            self._index(dot, subscription)
         self.members: frozenset[int] = self._present()
         """The daemons of the mesh."""
         self.changes = DirectoryChanges()
@@ -206,14 +209,19 @@ class Directory:
                 GONE_DOT.delete(self._log, dot)
         elif dot not in self.subscriptions:
             self.subscriptions[dot] = subscription
-            self.dots_of[subscription.topic].add(dot)
+            self._index(dot, subscription)
             SUBSCRIPTION.put(self._log, dot, subscription)
             self.changes.new_dots.append(dot)
+
+    def _index(self, dot: Dot, subscription: Subscription) -> None:
+        self.dots_of[subscription.topic].add(dot)
+        self.named[_name_of(subscription)].add(dot)
 
     def _remove_dot(self, dot: Dot) -> None:
         subscription = self.subscriptions.pop(dot, None)
         if subscription is not None:
             _remove_from(self.dots_of, subscription.topic, dot)
+            _remove_from(self.named, _name_of(subscription), dot)
             SUBSCRIPTION.delete(self._log, dot)
             self.changes.lost_dots.append((dot, subscription))
         if not self.covers(dot) and dot not in self.gone_dots:
@@ -295,7 +303,11 @@ class Directory:
             GONE_DOT.delete(self._log, dot)
 
 
-def _remove_from(index: defaultdict[str, set[T]], name: str, key: T) -> None:
+def _name_of(subscription: Subscription) -> tuple[str, str, str]:
+    return subscription.topic, subscription.name, subscription.user
+
+
+def _remove_from(index: defaultdict[N, set[T]], name: N, key: T) -> None:
     keys = index[name]
     keys.discard(key)
     if not keys:

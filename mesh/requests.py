@@ -7,7 +7,7 @@ import attrs
 import msgspec
 
 from .collection import Collection
-from .consumers import Consumer, Consumers, is_of
+from .consumers import Consumer, Consumers
 from .frames import Acknowledge, Answer, Ask, Attach, Attached, ClientFrame, Detach, Publish, Refused
 from .model import (
     Claim,
@@ -194,11 +194,8 @@ class Requests:
             if known is not None:
                 self._check_owner(user, known)
         ended = list(frame.changed_from)
-        named = [
-            dot
-            for dot in sorted(directory.dots_of.get(frame.topic, ()))
-            if dot not in ended and is_of(directory.subscriptions[dot], frame.name, user.name)
-        ]
+        mine = directory.named.get((frame.topic, frame.name, user.name), ())
+        named = [dot for dot in sorted(mine) if dot not in ended]
         claims: list[Dot] = []
         if frame.cursor is None:
             dots = named

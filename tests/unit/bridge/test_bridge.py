@@ -1,15 +1,13 @@
 """The bridge: messages pass between a mesh and destinations once and in order, whoever fails."""
 
+import itertools
 from collections.abc import Callable
 
-import attrs
+import msgspec
 import pytest
 
-from quorate.agents import Context
-from quorate.bridge.inlet import MeshInlet
-from quorate.bridge.notes import Bring, OpenOutlet
-from quorate.bridge.outlet import MeshOutlet
-from quorate.bridge.running import InwardWay
+from quorate.bridge.notes import Carried, InletOpened, InletPublishers, OutletBatch, OutletOpened
+from quorate.bridge.running import InwardWay, OutwardWay
 from quorate.mesh.client.subscriber import MeshMessage
 from quorate.messaging.agents.protocol import Deliver
 from quorate.services.base import ServiceError
@@ -145,11 +143,15 @@ def test_nothing_is_lost_or_repeated_when_masters_and_daemons_fail(seed: int) ->
 
 
 def forget_the_cursor(patch: pytest.MonkeyPatch) -> None:
-    def bring(inlet: MeshInlet, ctx: Context, note: Bring) -> None:
-        kept(inlet, ctx, attrs.evolve(note, positions=[], publishers={}))
+    def emitted(way: InwardWay, note: msgspec.Struct) -> None:
+        if isinstance(note, InletOpened):
+            note = InletOpened(note.token, [], [])
+        if isinstance(note, InletPublishers):
+            note = InletPublishers({}, note.last)
+        kept(way, note)
 
-    kept = MeshInlet.bring
-    patch.setattr(MeshInlet, "bring", bring)
+    kept = InwardWay.emitted
+    patch.setattr(InwardWay, "emitted", emitted)
 
 
 def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -162,21 +164,24 @@ def acknowledge_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def settle_on_arrival(patch: pytest.MonkeyPatch) -> None:
-    def deliver(outlet: MeshOutlet, ctx: Context, note: Deliver) -> None:
-        kept(outlet, ctx, note)
-        outlet.packs.drop()
+    def emitted(way: OutwardWay, note: msgspec.Struct) -> None:
+        kept(way, note)
+        if isinstance(note, OutletBatch):
+            way._tell(Carried(note.first + len(note.pack) - 1, None))
 
-    kept = MeshOutlet.deliver
-    patch.setattr(MeshOutlet, "deliver", deliver)
+    kept = OutwardWay.emitted
+    patch.setattr(OutwardWay, "emitted", emitted)
 
 
 def publish_under_a_new_name(patch: pytest.MonkeyPatch) -> None:
-    def begin(outlet: MeshOutlet, ctx: Context, note: OpenOutlet) -> None:
-        outlet.identifier = ""
-        kept(outlet, ctx, note)
+    def emitted(way: OutwardWay, note: msgspec.Struct) -> None:
+        if isinstance(note, OutletOpened):
+            note = msgspec.structs.replace(note, identifier=f"bridge-{next(names)}")
+        kept(way, note)
 
-    kept = MeshOutlet.begin
-    patch.setattr(MeshOutlet, "begin", begin)
+    names = itertools.count()
+    kept = OutwardWay.emitted
+    patch.setattr(OutwardWay, "emitted", emitted)
 
 
 @pytest.mark.parametrize(
