@@ -99,6 +99,9 @@ class RunningWay:
     def stop(self) -> None:
         """Do nothing more."""
         self._stopped = True
+        self._cancel_retry()
+
+    def _cancel_retry(self) -> None:
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
 
@@ -159,6 +162,7 @@ class InwardWay(RunningWay):
 
     def begin(self) -> None:
         """Have the agent emit its cursor."""
+        self._cancel_retry()
         self._leave()
         self._tell(OpenInlet())
 
@@ -289,6 +293,7 @@ class OutwardWay(RunningWay):
 
     def begin(self) -> None:
         """Have the agent emit what is not carried yet."""
+        self._cancel_retry()
         self._leave()
         self._tell(OpenOutlet(self._both_ways))
 
