@@ -96,8 +96,8 @@ def _check_together(ways: list[Way]) -> None:
             if way.topic == other.topic and way.inward == other.inward:
                 both = f"{other} and {way}"
                 if way.inward:
-                    raise ValueError(f"{both} take from the same topic; give each a bridge of its own")
-                raise ValueError(f"{both} bring to the same topic; give each a bridge of its own")
+                    raise ValueError(f"{both} take from the same topic; keep one, and forward from there")
+                raise ValueError(f"{both} bring to the same topic; forward one destination to the other")
             both_ways = way.topic == other.topic and way.destination == other.destination
             if both_ways and way.destination.startswith("queue:"):
                 raise ValueError(

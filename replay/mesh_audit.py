@@ -292,7 +292,7 @@ def _audit(queries: Queries, rows: str, step: Progress) -> MeshAudit:
             for each in ask(GAPS)[:MAX_FLAWS]
         ]
         notes = [
-            f"there is no trace of the life {each['origin']}: its messages, known from others, are not checked"
+            f"there is no trace of the life {each['origin']}: its messages are known from others only"
             for each in ask(UNKNOWN)
         ]
         step("checking content, order and deliveries")
