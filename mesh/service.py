@@ -26,7 +26,7 @@ from ..hachannel.transport.timer import Timer
 from ..services.base import ServiceError
 from ..services.daemon_base import CommandRefused, DaemonContext, DaemonEvent, DaemonService
 from ..services.failed_logins import FailedLogins
-from ..services.users import ADMINISTRATORS_PROPERTY, Users
+from ..services.users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
 from .client_link import IDLE_TIMEOUT_S, ClientLink
 from .daemon import Daemon
 from .frames import MAX_CLIENT_FRAME, Acknowledge, ClientFrame, Deliver, ServerFrame
@@ -86,7 +86,8 @@ class MeshService(DaemonService):
         words = args.split()
         if len(words) != 1 or not words[0].isdigit() or not 0 <= int(words[0]) < 65536:
             raise ServiceError('MeshService takes a port; write args="2560"')
-        self._users = Users(ctx.users, ctx.setting(ADMINISTRATORS_PROPERTY))
+        administrators, file = ctx.setting(ADMINISTRATORS_PROPERTY), ctx.setting(USERS_FILE_PROPERTY)
+        self._users = Users(ctx.users, administrators, file, ctx.log)
         try:
             self._log = SqliteLog(ctx.directory / "mesh")
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -313,9 +314,16 @@ class MeshService(DaemonService):
             self._log_in(link, hello)
 
     def _log_in(self, link: ClientLink, hello: Hello) -> None:
-        if link.closed:
+        if not link.closed:
+            self._users.verify(hello.user, hello.password).addCallback(self._verified, link, hello)
+
+    def _verified(self, right: bool | None, link: ClientLink, hello: Hello) -> None:
+        if link.closed or self._stopped is not None:
             return
-        if not self._users.check(hello.user, hello.password):
+        if right is None:
+            link.bye(ByeCode.UNAVAILABLE, "too many passwords are being checked; try again")
+            return
+        if not right:
             self._failed_logins.failed(self._ctx.reactor.seconds(), link.host, hello.user)
             self._ctx.count("authentication_failures")
             self._ctx.log(f"client {link.peer}: wrong user or password")

@@ -13,7 +13,7 @@ from ..agents.notification import Notification, decode, encode
 from ..agents.presence import HomeLimits, HomesChanged
 from ..agents.proxy import MasterChanged
 from .base import ServerView, Service, ServiceContext, ServiceError
-from .users import ADMINISTRATORS_PROPERTY, Users
+from .users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
 
 __all__ = ["ConnectionManager", "create_manager", "note_from_service"]
 
@@ -45,7 +45,8 @@ def _tell_homes(ctx: ServiceContext, view: ServerView) -> None:
 class ConnectionManager(Service):
     """Service ``ConnectionManager``; its arguments are users and passwords: ``root root alice secret``.
 
-    Without arguments it has no user, and every client is refused. The property ``administrators`` names the
+    Further users are in the file that the property ``users_file`` names, their passwords hashed; `quorate
+    passwd` writes it. Without any user every client is refused. The property ``administrators`` names the
     users who may create, delete and pause agents; without it nobody may.
     """
 
@@ -59,7 +60,9 @@ class ConnectionManager(Service):
 
         Raises ServiceError if the arguments are not pairs of user and password.
         """
-        self._users = Users(args, ctx.setting(ADMINISTRATORS_PROPERTY, ""))
+        self._users = Users(
+            args, ctx.setting(ADMINISTRATORS_PROPERTY), ctx.setting(USERS_FILE_PROPERTY), ctx.log
+        )
         started = create_manager(ctx)
 
         def created(reply: Note) -> None:
@@ -75,9 +78,9 @@ class ConnectionManager(Service):
 
         return started.addCallback(created)
 
-    def check(self, user: str, password: str) -> bool:
-        """Return whether `password` is the password of the user."""
-        return self._users.check(user, password)
+    def verify(self, user: str, password: str) -> "Deferred[bool | None]":
+        """Check a password. Fires with whether it is that of the user; None: too many are being checked."""
+        return self._users.verify(user, password)
 
     def administers(self, user: str) -> bool:
         """Return whether the user may create and administer agents from a client."""

@@ -194,7 +194,17 @@ class TcpProxyService(ClientConnections):
         if link.closed or self._stopped:
             return
         assert self._users is not None
-        if not self._users.check(hello.user, hello.password):
+        self._users.verify(hello.user, hello.password).addCallback(self._verified, link, hello)
+
+    def _verified(self, right: bool | None, link: ClientConnection, hello: Hello) -> None:
+        """Open or reopen a connection, if the password is right."""
+        if link.closed or self._stopped:
+            return
+        assert self._users is not None
+        if right is None:
+            link.send_bye(ByeCode.UNAVAILABLE, "too many passwords are being checked; try again")
+            return
+        if not right:
             self._failed_logins.failed(self.ctx.reactor.seconds(), link.host, hello.user)
             self.ctx.count("authentication_failures")
             self.log(f"client {link.peer}: wrong user or password")

@@ -6,6 +6,7 @@ import attrs
 
 from .causal_domains import check_causal_domains
 from .destinations import check_destinations
+from .digest import USERS_FILE_PROPERTY
 from .mesh import check_mesh_services
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .report import Report, quoted
@@ -236,6 +237,9 @@ def _check_administrators(draft: Draft, server: Server, replica: Replica, report
     scopes = (replica.properties, server.properties, draft.properties)
     named = next((scope["administrators"] for scope in scopes if "administrators" in scope), "").split()
     manager = replica.service(CONNECTION_MANAGER)
+    if any(USERS_FILE_PROPERTY in scope for scope in scopes):
+        # They may be in the file, which changes while the server runs.
+        return
     unknown = [user for user in named if user not in _users(replica)]
     if unknown and (manager or "administrators" not in draft.properties):
         report.problem(

@@ -13,6 +13,7 @@ from .model import Config
 from .properties import check_combinations, check_properties, check_replicas_agree
 from .reader import read
 from .report import Report
+from .values import with_values
 from .xml import read_tree
 
 __all__ = ["load"]
@@ -28,7 +29,7 @@ def load(path: str | os.PathLike[str], *, check_imports: bool = True) -> Config:
     place = Path(path)
     # A name that is not text in this locale must not break the printing of a problem.
     report = Report(os.fsencode(place).decode(errors="replace"))
-    tree = read_tree(place, report)
+    tree = with_values(read_tree(place, report), place.parent, report)
     draft = read(tree, report, check_imports)
     servers = check(draft, report)
     check_properties(tree, report, check_imports)

@@ -15,6 +15,7 @@ from .digest import (
     INSECURE_NETWORK_PROPERTY,
     REPLICATED_PROPERTIES,
     SECRET_PROPERTY,
+    USERS_FILE_PROPERTY,
 )
 from .dtd import Element
 from .imports import import_problem
@@ -126,6 +127,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "stall_s": _period,
     "stop_on_exception": _boolean,
     "suspect_s": _period,
+    USERS_FILE_PROPERTY: _any,
     "trace": _boolean,
     "trace_keep_bytes": _whole(0, 10**15 - 1),
     "trace_keep_s": _whole(0, 10**10),

@@ -317,7 +317,8 @@ def _services(element: Element, report: Report, check_import: bool) -> tuple[Ser
         elif class_name == CONNECTION_MANAGER and not args.split():
             report.note(
                 child.line,
-                'ConnectionManager has no users, so no client can connect; write args="user password".',
+                "ConnectionManager has no users, so no client can connect but those of the property "
+                'users_file; write args="user password", or name a file that quorate passwd has written.',
             )
         earlier = next((service for service in services if service.class_name == class_name), None)
         if earlier is not None:

@@ -11,6 +11,7 @@ from lxml import etree
 
 from ...client.url import SCHEME
 from ..config import CLIENT_SERVICES, load
+from ..config.digest import USERS_FILE_PROPERTY
 from ..config.service_classes import resolve
 
 __all__ = ["LOCAL_HOST", "write_local_copy"]
@@ -34,6 +35,10 @@ def write_local_copy(source: Path, target: Path) -> None:
     for element in tree.getroot().iter(etree.Element):
         if etree.QName(element).localname in _HOSTS and element.get("hostname") is not None:
             element.set("hostname", LOCAL_HOST)
+    for element in tree.getroot().xpath("//*[local-name()='property']"):
+        name = "value" if element.get("name") == USERS_FILE_PROPERTY else "file"
+        if element.get(name):
+            element.set(name, str(source.parent.absolute() / element.get(name)))
     for element in tree.getroot().xpath("//*[local-name()='nat']"):
         element.getparent().remove(element)
     networks, services = _with_ports(tree)

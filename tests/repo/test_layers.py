@@ -58,7 +58,7 @@ ARROWS: dict[str, set[str]] = {
     "server": {
         *("agents", "client.frames", "client.blocking", "client.local", "client.url", "engine", "hachannel"),
         *("replay.removed", "replay.schema", "output"),
-        *("services.base", "services.context_base", "services.daemon_base"),
+        *("services.base", "services.context_base", "services.daemon_base", "services.passwords"),
     },
     "testing": {"agents", "client", "engine", "groups", "hachannel", "mesh", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
