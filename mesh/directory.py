@@ -153,7 +153,9 @@ class Directory:
                 for dot in record.dots:
                     self._remove_dot(dot)
             case Subscribe():
-                self._add_dot(Dot(*place), Subscription(record.topic, record.name, record.user, record.token))
+                made = Subscription(record.topic, record.name, record.user, record.token)
+                self._correct_dot(Dot(*place), made)
+                self._add_dot(Dot(*place), made)
             case Claim():
                 if not self.removed_dot(record.dot):
                     self._add_dot(
@@ -213,17 +215,27 @@ class Directory:
             SUBSCRIPTION.put(self._log, dot, subscription)
             self.changes.new_dots.append(dot)
 
-    def _index(self, dot: Dot, subscription: Subscription) -> None:
-        self.dots_of[subscription.topic].add(dot)
-        self.named[_name_of(subscription)].add(dot)
+    def _correct_dot(self, dot: Dot, made: Subscription) -> None:
+        """Give up a subscription that somebody has claimed with a place that belongs to another one."""
+        claimed = self.subscriptions.get(dot)
+        # A subscriber that has attached by the name has another token than the one that subscribed.
+        if claimed is not None and _name_of(claimed) != _name_of(made):
+            self._unlist_dot(dot)
 
-    def _remove_dot(self, dot: Dot) -> None:
+    def _unlist_dot(self, dot: Dot) -> None:
         subscription = self.subscriptions.pop(dot, None)
         if subscription is not None:
             _remove_from(self.dots_of, subscription.topic, dot)
             _remove_from(self.named, _name_of(subscription), dot)
             SUBSCRIPTION.delete(self._log, dot)
             self.changes.lost_dots.append((dot, subscription))
+
+    def _index(self, dot: Dot, subscription: Subscription) -> None:
+        self.dots_of[subscription.topic].add(dot)
+        self.named[_name_of(subscription)].add(dot)
+
+    def _remove_dot(self, dot: Dot) -> None:
+        self._unlist_dot(dot)
         if not self.covers(dot) and dot not in self.gone_dots:
             self.gone_dots.add(dot)
             GONE_DOT.put(self._log, dot, True)
@@ -279,6 +291,9 @@ class Directory:
         for uid, topic in new_topics.items():
             self._add_topic(uid, topic)
         for dot, subscription in new_dots.items():
+            if they_cover(dot) and not self.covers(dot):
+                # They have its own record.
+                self._correct_dot(dot, subscription)
             self._add_dot(dot, subscription)
         for uid in gone_topics - self.gone_topics:
             self._remove_topic(uid)

@@ -134,6 +134,8 @@ class Requests:
                     command = self._commands.get(frame.what) if frame.what not in ("add", "forget") else None
                     if command is None:
                         raise Refusal("wrong", f"a daemon does not know the request {frame.what!r}")
+                    if frame.what == "explain":
+                        self._check_administrator(user, "ask who holds up collection")
                     daemon.state.answer(client, Answer(frame.request, command(arguments, user)))
                 case _:
                     pass
@@ -217,9 +219,10 @@ class Requests:
         for dot in claims:
             changes.append(Claim(daemon.next_stamp(), dot, frame.topic, frame.name, user.name, frame.token))
         fresh = not dots
+        more = len(claims) + fresh
+        if more and len(directory.subscriptions) + more > daemon.state.limits.subscriptions:
+            raise Refusal("limit", f"the mesh has {len(directory.subscriptions)} subscriptions already")
         if fresh:
-            if len(directory.subscriptions) >= daemon.state.limits.subscriptions:
-                raise Refusal("limit", f"the mesh has {len(directory.subscriptions)} subscriptions already")
             changes.append(Subscribe(daemon.next_stamp(), frame.topic, frame.name, user.name, frame.token))
         if changes:
             first = daemon.record(*changes)

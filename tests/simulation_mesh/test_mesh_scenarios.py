@@ -4,8 +4,8 @@ from typing import cast
 
 import pytest
 
-from quorate.mesh.frames import Ask
-from quorate.mesh.model import MeshLimits, TopicOptions
+from quorate.mesh.frames import Ask, Cursor
+from quorate.mesh.model import Dot, MeshLimits, Origin, TopicOptions
 from quorate.mesh.requests import Refusal
 from quorate.testing.mesh.simulated_clients import SimulatedSubscriber
 from quorate.testing.mesh.simulated_mesh import SimulatedMesh
@@ -177,6 +177,29 @@ def test_a_subscriber_that_is_faster_than_its_subscription_goes_on_with_its_curs
     assert bodies(reader) == [b"before", b"after"]
     end(made)
     assert bodies(reader) == [b"before", b"after"]
+
+
+def test_a_claim_to_the_place_of_a_later_subscription_takes_nothing_from_it() -> None:
+    made = mesh(3)
+    made.run(1.0)
+    directory = made.daemon(1).state.directory
+    life = made.daemon(1).life
+    place = directory.ctx.get(Origin(1, life), 0)
+    claimed = [Dot(1, life, place + ahead) for ahead in (1, 2, 3)]
+    thief = made.subscriber("t", "theirs")
+    thief.core.cursor = Cursor("t", "theirs", "invented", claimed)
+    thief.core.dots = list(claimed)
+    thief.connect(2)
+    made.run(1.0)
+    reader = made.subscriber("t", "mine", 1)
+    made.run(1.0)
+    (dot,) = reader.core.dots
+    assert dot in claimed
+    for id in made.members:
+        assert made.daemon(id).state.directory.subscriptions[dot].name == "mine"
+    made.publisher("t", 0).publish(b"x")
+    made.run(1.0)
+    assert bodies(reader) == [b"x"]
 
 
 def test_a_publisher_that_moves_keeps_its_order_and_sends_nothing_twice() -> None:
