@@ -16,6 +16,7 @@ from ...hachannel.transport.addresses import is_loopback_host
 from ..network.handshake import NONCE_BYTES, Connector
 from ..network.hello import ADMIN, MAX_HELLO_BYTES, Address, ProtocolError, Refused
 from . import wire
+from .audit import this_user
 
 __all__ = [
     "CONNECT_TIMEOUT_S",
@@ -150,7 +151,7 @@ class SocketConnection:
             self._socket.close()
 
     def _shake(self, secret: str | None, deadline: float) -> None:
-        connector = Connector(ADMIN, {}, secret=secret, nonce=os.urandom(NONCE_BYTES))
+        connector = Connector(ADMIN, {"user": this_user()}, secret=secret, nonce=os.urandom(NONCE_BYTES))
         self._send(connector.first, deadline)
         while not connector.done:
             for frame in connector.receive(self._receive(deadline, MAX_HELLO_BYTES)):

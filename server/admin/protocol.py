@@ -17,6 +17,7 @@ from ...hachannel import ChangeRefused, NotYet
 from ..config import MAX_ID
 from ..network.hello import Address
 from . import wire
+from .audit import Act, act_of
 from .failures import failure_sentence, missing_agent
 
 MAX_PENDING = 64
@@ -154,9 +155,16 @@ class AdminProtocol:
     `send` writes the body of a frame; the owner adds the header.
     """
 
-    def __init__(self, target: AdminTarget, send: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        target: AdminTarget,
+        send: Callable[[bytes], None],
+        audit: Callable[[Act, str], None] = lambda _act, _outcome: None,
+    ) -> None:
+        """audit: is told of each act that may change something, and its outcome."""
         self._target = target
         self._send = send
+        self._audit = audit
         self._pending = 0
         self._lost = False
 
@@ -168,6 +176,9 @@ class AdminProtocol:
             return
         self._pending += 1
         done: Deferred[object] = maybeDeferred(self._serve, call.body)
+        act = act_of(call.body)
+        if act is not None:
+            done.addCallbacks(self._acted, self._not_acted, callbackArgs=(act,), errbackArgs=(act,))
         done.addCallbacks(self._answer, self._failed, callbackArgs=(call,), errbackArgs=(call.id,))
         done.addErrback(self._broken, call.id)
         if isinstance(call.body, wire.Stop):
@@ -175,6 +186,15 @@ class AdminProtocol:
             stop = cast("Callable[..., Any]", self._target.stop)
             stopping: Deferred[Any] = maybeDeferred(stop, together=call.body.together)
             stopping.addErrback(_stop_failed)
+
+    def _acted(self, result: object, act: Act) -> object:
+        failed = failure_sentence(result.type, result.payload) if isinstance(result, wire.Reply) else ""
+        self._audit(act, failed or "done")
+        return result
+
+    def _not_acted(self, failure: TwistedFailure, act: Act) -> TwistedFailure:
+        self._audit(act, str(_error(failure)) or type(_error(failure)).__name__)
+        return failure
 
     @property
     def busy(self) -> bool:
@@ -342,12 +362,16 @@ class AdminProtocol:
             self._send(frame)
 
 
-def serve_admin(target: AdminTarget, send: Callable[[bytes], None]) -> AdminProtocol:
+def serve_admin(
+    target: AdminTarget,
+    send: Callable[[bytes], None],
+    audit: Callable[[Act, str], None] = lambda _act, _outcome: None,
+) -> AdminProtocol:
     """Serve administration on a connection after its hello for ADMIN.
 
     Pass every further frame to `frame_received` of the result, and call its `connection_lost` at the end.
     """
-    return AdminProtocol(target, send)
+    return AdminProtocol(target, send, audit)
 
 
 def _error(failure: Any) -> BaseException:

@@ -1,6 +1,7 @@
 """Handlers of the inbound connections of peers and administrators."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from ...hachannel.transport.connection import Link
@@ -8,6 +9,7 @@ from ...hachannel.transport.ports import DelayedCallPort
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.transport import ChannelTransport
 from ..admin import wire
+from ..admin.audit import Act, AuditLog
 from ..admin.protocol import AdminProtocol, AdminTarget, serve_admin
 from ..context import ReplicaContext
 from ..network.hello import Hello, NotNow, ProtocolError
@@ -93,9 +95,11 @@ class ChannelHandler:
 class _AdminLink:
     """Handler of one administrator's connection."""
 
-    def __init__(self, context: ReplicaContext, target: AdminTarget, link: Link) -> None:
+    def __init__(
+        self, context: ReplicaContext, target: AdminTarget, link: Link, audit: Callable[[Act, str], None]
+    ) -> None:
         self._context = context
-        self._protocol: AdminProtocol = serve_admin(target, lambda frame: link.send([frame]))
+        self._protocol: AdminProtocol = serve_admin(target, lambda frame: link.send([frame]), audit)
         self._timer: DelayedCallPort = context.reactor.callLater(ADMIN_IDLE_S, self._check_idle, link)
         self._used = True
 
@@ -132,6 +136,7 @@ class AdminHandler:
         """`target` does what they ask for."""
         self._context = context
         self._target = target
+        self._audit = AuditLog(context.directory, context.wall_ns, context.log)
 
     def answer(self, hello: Hello) -> Mapping[str, Any]:
         """Answer an administrator's hello."""
@@ -146,9 +151,10 @@ class AdminHandler:
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Serve the connection."""
-        del hello
+        user = hello.fields.get("user")
+        audit = partial(self._audit.write, link.peer, user if isinstance(user, str) else "")
         link.limit_frames(wire.MAX_FRAME_BYTES)
-        handler = _AdminLink(self._context, self._target, link)
+        handler = _AdminLink(self._context, self._target, link, audit)
         link.handler = handler
         if frames:
             handler.frames(link, frames)

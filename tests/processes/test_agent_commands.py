@@ -1,5 +1,6 @@
 """The commands about agents, timers and dead letters, on one real server."""
 
+import getpass
 import json
 from typing import Any
 
@@ -101,3 +102,10 @@ def test_the_commands_about_agents_timers_and_dead_letters(site: Site) -> None:
     assert run(deadletters, "--drop", letter["number"])[0] == 1
     assert shown(deadletters)["dead_letters"] == []
     assert run(deadletters, "--drop", 1, "--resend", 1)[0] == 2
+
+    lines = [json.loads(line) for line in (site.directory() / "audit.log").read_text().splitlines()]
+    assert {line["user"] for line in lines} == {getpass.getuser()}
+    acts = [(line["act"], line["outcome"]) for line in lines]
+    assert ("quorate.delete", "done") in acts
+    assert any(act == "quorate.pause" and "platform" in outcome for act, outcome in acts), acts
+    assert not any("list" in act for act, _ in acts)

@@ -1,5 +1,6 @@
 """An administrator's connection that is not used is closed."""
 
+from pathlib import Path
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred, succeed
@@ -12,6 +13,8 @@ from quorate.server.replica.inbound import ADMIN_IDLE_S, AdminHandler
 
 
 class Wire:
+    peer = "127.0.0.1:5000"
+
     def __init__(self) -> None:
         self.handler: Any = None
         self.sent: list[bytes] = []
@@ -33,10 +36,17 @@ class Host:
 
     def __init__(self) -> None:
         self.reactor = Clock()
+        self.directory = Path()
         self.reply: Deferred[Note] = Deferred()
 
     def status(self) -> "Deferred[dict[str, Any]]":
         return succeed({})
+
+    def wall_ns(self) -> int:
+        return 0
+
+    def log(self, line: str) -> None:
+        del line
 
     def agentless(self) -> str:
         return ""
