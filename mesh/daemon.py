@@ -182,10 +182,15 @@ class Daemon:
     ) -> None:
         """A client has sent a frame."""
         self._begin(now, wall_ms)
-        if isinstance(frame, Publish | Acknowledge):
-            self.repair.busy_until = now + BUSY_S
         self.requests.receive(client, user, frame)
+        if isinstance(frame, Publish) or (isinstance(frame, Acknowledge) and self._has_more(client, frame)):
+            self.repair.busy_until = now + BUSY_S
         self._settle()
+
+    def _has_more(self, client: ClientId, frame: Acknowledge) -> bool:
+        """Return whether there is more here for a subscriber. One that has all waits for what is fetched."""
+        consumer = self.consumers.with_number(client, frame.consumer)
+        return consumer is not None and bool(consumer.ready)
 
     def client_lost(self, now: float, wall_ms: int, client: ClientId) -> None:
         """The connection of a client has ended."""
