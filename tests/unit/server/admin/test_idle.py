@@ -34,9 +34,9 @@ class Wire:
 class Host:
     server_id = 0
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
         self.reactor = Clock()
-        self.directory = Path()
+        self.directory = directory
         self.reply: Deferred[Note] = Deferred()
 
     def status(self) -> "Deferred[dict[str, Any]]":
@@ -66,8 +66,8 @@ def call(wire: Wire, body: Body) -> None:
     wire.handler.frames(wire, [encode(Call(1, body))])
 
 
-def test_a_connection_is_closed_when_nothing_is_asked() -> None:
-    host = Host()
+def test_a_connection_is_closed_when_nothing_is_asked(tmp_path: Path) -> None:
+    host = Host(tmp_path)
     wire = begin(host)
     for _ in range(4):
         host.reactor.advance(ADMIN_IDLE_S / 2)
@@ -78,8 +78,8 @@ def test_a_connection_is_closed_when_nothing_is_asked() -> None:
     assert host.reactor.getDelayedCalls() == []
 
 
-def test_a_call_that_takes_long_keeps_its_connection() -> None:
-    host = Host()
+def test_a_call_that_takes_long_keeps_its_connection(tmp_path: Path) -> None:
+    host = Host(tmp_path)
     wire = begin(host)
     call(wire, Request("alice", "m:T", b"\x80", 300.0))
     host.reactor.pump([ADMIN_IDLE_S] * 4)
