@@ -38,6 +38,7 @@ from .notes import (
     Retry,
     check_destination,
     check_service,
+    unique_name,
 )
 
 __all__ = ["MeshInlet", "Seen"]
@@ -56,7 +57,7 @@ class Seen:
     number: int
     """That of its last message."""
     round: int
-    """The round of `MeshInlet.examine` in which it came."""
+    """The round in which it came; in each, the inlet looks at all publishers once."""
 
 
 @attrs.define
@@ -122,7 +123,7 @@ class MeshInlet(Agent, name="quorate.mesh-inlet"):
         """Emit the cursor to a service that has started."""
         check_service(ctx)
         if not self.token:
-            self.token = f"{ctx.now_ns:x}-{ctx.random.getrandbits(32):08x}"
+            self.token = unique_name(ctx)
         ctx.emit(BRIDGE_TOPIC, InletOpened(self.token, self.dots, list(self.positions.items())))
         page: dict[str, int] = {}
         for publisher, seen in self.publishers.items():
@@ -169,7 +170,7 @@ class MeshInlet(Agent, name="quorate.mesh-inlet"):
         check_service(ctx)
         self.dots = []
         self.positions.drop()
-        self.token = f"{ctx.now_ns:x}-{ctx.random.getrandbits(32):08x}"
+        self.token = unique_name(ctx)
 
     # The destination
 

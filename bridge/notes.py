@@ -29,6 +29,7 @@ __all__ = [
     "check_service",
     "stream_key",
     "stream_of",
+    "unique_name",
     "unwrapped",
     "wrapped",
 ]
@@ -177,6 +178,11 @@ def check_destination(ctx: Context) -> None:
     """Raise PermissionError if a client has sent the notification."""
     if ctx.sender.stamp >= FIRST_CONNECTION_STAMP:
         raise PermissionError("only destinations answer a bridge")
+
+
+def unique_name(ctx: Context) -> str:
+    """Return a name that no other reaction gets, in this life of the server or in another one."""
+    return f"{ctx.now_ns:x}-{ctx.random.getrandbits(32):08x}"
 
 
 def stream_key(stream: Stream) -> str:

@@ -32,6 +32,7 @@ from .notes import (
     Retry,
     check_destination,
     check_service,
+    unique_name,
 )
 
 __all__ = ["MeshOutlet"]
@@ -91,7 +92,7 @@ class MeshOutlet(Agent, name="quorate.mesh-outlet"):
         self.both_ways = note.both_ways
         if not self.identifier:
             # Another life of the server begins with number 1 again, and must be another publisher.
-            self.identifier = f"bridge-{ctx.now_ns:x}-{ctx.random.getrandbits(32):08x}"
+            self.identifier = f"bridge-{unique_name(ctx)}"
         opened = OutletOpened(self.identifier, self.epoch, self.acknowledged, self.position)
         ctx.emit(BRIDGE_TOPIC, opened)
         for first, pack in self.packs.items():

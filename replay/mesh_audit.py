@@ -124,10 +124,13 @@ SELECT t.daemon, t.stream, t.upto, o.daemon AS other, coalesce(h.upto, 0) AS has
 ANTI JOIN (SELECT stream FROM {events} WHERE kind = 'drop') d ON d.stream = t.stream
 WHERE coalesce(h.upto, 0) < t.upto ORDER BY t.daemon, t.stream, other
 """
+NAMES = """
+SELECT who AS uid, max(consumer) AS name FROM {events} WHERE kind = 'create' GROUP BY who
+"""
 TOPICS = """
 SELECT coalesce(c.name, m.uid) AS topic, count(*) AS messages, count(DISTINCT m.publisher) AS publishers
 FROM (SELECT split_part(stream, '/', 1) AS uid, publisher FROM {messages}) m
-LEFT JOIN (SELECT who AS uid, max(consumer) AS name FROM {events} WHERE kind = 'create' GROUP BY who) c
+LEFT JOIN {names} c
 ON c.uid = m.uid GROUP BY 1 ORDER BY 1
 """
 DELIVERED = """
@@ -137,7 +140,7 @@ FROM (
     SELECT split_part(stream, '/', 1) AS uid, who, concat(stream, ' ', CAST(number AS STRING)) AS place
     FROM {deliveries} WHERE who <> ''
 ) d
-LEFT JOIN (SELECT who AS uid, max(consumer) AS name FROM {events} WHERE kind = 'create' GROUP BY who) c
+LEFT JOIN {names} c
 ON c.uid = d.uid GROUP BY 1
 """
 WAITING = """
@@ -147,7 +150,7 @@ SELECT coalesce(c.name, m.uid) AS topic, count(*) AS waiting FROM (
     LEFT JOIN {acknowledged} a ON a.who = u.who AND a.stream = m.stream
     WHERE m.number > coalesce(a.upto, 0)
 ) m
-LEFT JOIN (SELECT who AS uid, max(consumer) AS name FROM {events} WHERE kind = 'create' GROUP BY who) c
+LEFT JOIN {names} c
 ON c.uid = m.uid GROUP BY 1
 """
 DAEMONS = """
@@ -347,6 +350,7 @@ def _tables(queries: Queries, rows: str) -> Generator[dict[str, str]]:
             ("deliveries", DELIVERIES),
             ("acknowledged", ACKNOWLEDGED),
             ("due", DUE),
+            ("names", NAMES),
         ):
             name = view_name()
             queries.store(sql.format(numbers=numbers, **tables), name)

@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-__all__ = ["UserEntry", "hash_password", "matches", "read_users", "write_users"]
+__all__ = ["UserEntry", "hash_password", "matches", "read_text", "read_users", "write_users"]
 
 LOG_N: Final = 14
 BLOCK: Final = 8
@@ -82,16 +82,21 @@ def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def read_users(path: Path) -> dict[str, UserEntry]:
-    """Read a file of users. Raises OSError, or ValueError with a sentence that names the line."""
+def read_text(path: Path, most_bytes: int) -> str:
+    """Return the text of a file. Raises OSError, or ValueError that says why it is no such text."""
     with path.open("rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-    if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"it has more than {MAX_FILE_BYTES} bytes")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"it has more than {most_bytes} bytes")
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError:
         raise ValueError("it is not text in UTF-8") from None
+
+
+def read_users(path: Path) -> dict[str, UserEntry]:
+    """Read a file of users. Raises OSError, or ValueError with a sentence that names the line."""
+    text = read_text(path, MAX_FILE_BYTES)
     found: dict[str, UserEntry] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

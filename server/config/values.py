@@ -5,6 +5,7 @@ from pathlib import Path
 
 import attrs
 
+from ...services.passwords import read_text
 from .digest import USERS_FILE_PROPERTY
 from .dtd import Element
 from .report import Report, quoted
@@ -57,12 +58,4 @@ def _attributes(element: Element, directory: Path, report: Report) -> dict[str, 
 
 def _read(path: Path) -> str:
     """Return the text of a file without the end of its last line. Raises OSError, ValueError."""
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
-    return text.removesuffix("\n").removesuffix("\r")
+    return read_text(path, MAX_BYTES).removesuffix("\n").removesuffix("\r")

@@ -1,7 +1,7 @@
 """The trace of a daemon. Its events are written in the columns of reactions, with a mark of their own."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
@@ -10,9 +10,7 @@ from ...engine.reaction import Reaction
 from ...replay.schema import Origin
 from ...services.daemon_base import DaemonEvent
 from ..context import ReplicaContext
-
-if TYPE_CHECKING:
-    from ..trace.writer import TraceWriter
+from ..replica.trace import open_writer
 
 __all__ = ["DaemonTrace"]
 
@@ -22,7 +20,9 @@ class DaemonTrace:
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
-        self._writer = _writer(context) if context.settings.trace else None
+        server, replica = context.server, context.replica
+        origin = Origin(server.name, server.id, replica.id, context.incarnation, mesh=True)
+        self._writer = open_writer(context, origin) if context.settings.trace else None
         self._events = 0
 
     @property
@@ -49,22 +49,6 @@ class DaemonTrace:
             return None
         closed: Deferred[Any] = deferToThread(cast("Any", self._writer.close))
         return closed
-
-
-def _writer(context: ReplicaContext) -> "TraceWriter | None":
-    try:
-        from ..trace.retention import Retention
-        from ..trace.writer import TraceWriter
-    except ImportError as error:
-        context.log(f"no trace is written: {error}; install quorate[replay] for one")
-        return None
-    directory, server, settings = context.directory / "trace", context.server, context.settings
-    return TraceWriter(
-        directory,
-        Origin(server.name, server.id, context.replica.id, context.incarnation, mesh=True),
-        roll_s=settings.trace_roll_s,
-        retention=Retention(directory, server.id, settings.trace_keep_bytes, settings.trace_keep_s),
-    )
 
 
 def _row(number: int, now_ns: int, event: DaemonEvent) -> Reaction:

@@ -20,7 +20,24 @@ from ..settings import traced_replicas
 if TYPE_CHECKING:
     from ..trace.writer import TraceWriter
 
-__all__ = ["TraceLives"]
+__all__ = ["TraceLives", "open_writer"]
+
+
+def open_writer(context: ReplicaContext, origin: Origin) -> "TraceWriter | None":
+    """Return the writer of the trace of a replica or daemon, None if what it needs is not installed."""
+    try:
+        from ..trace.retention import Retention
+        from ..trace.writer import TraceWriter
+    except ImportError as error:
+        context.log(f"no trace is written: {error}; install quorate[replay] for one")
+        return None
+    directory, settings = context.directory / "trace", context.settings
+    return TraceWriter(
+        directory,
+        origin,
+        roll_s=settings.trace_roll_s,
+        retention=Retention(directory, context.server.id, settings.trace_keep_bytes, settings.trace_keep_s),
+    )
 
 
 class TraceLives:
@@ -49,24 +66,7 @@ class TraceLives:
             return
         context = self._context
         self._life = max(self._life + 1, life)
-        try:
-            from ..trace.retention import Retention
-            from ..trace.writer import TraceWriter
-
-            self._writer = TraceWriter(
-                context.directory / "trace",
-                self._origin(accepted),
-                roll_s=context.settings.trace_roll_s,
-                retention=Retention(
-                    context.directory / "trace",
-                    context.server.id,
-                    context.settings.trace_keep_bytes,
-                    context.settings.trace_keep_s,
-                ),
-            )
-        except ImportError as error:
-            self._writer = None
-            context.log(f"no trace is written: {error}; install quorate[replay] for one")
+        self._writer = open_writer(context, self._origin(accepted))
         self._traced = 0
         if replayed:
             self.write(list(replayed))
