@@ -11,7 +11,9 @@ from typing import Final
 
 import attrs
 
-__all__ = ["UserEntry", "hash_password", "matches", "read_text", "read_users", "write_users"]
+from ..text_files import read_text
+
+__all__ = ["UserEntry", "hash_password", "matches", "read_users", "write_users"]
 
 LOG_N: Final = 14
 BLOCK: Final = 8
@@ -80,18 +82,6 @@ def _parts(hashed: str) -> tuple[int, int, int, bytes, bytes]:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def read_text(path: Path, most_bytes: int) -> str:
-    """Return the text of a file. Raises OSError, or ValueError that says why it is no such text."""
-    with path.open("rb") as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise ValueError(f"it has more than {most_bytes} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise ValueError("it is not text in UTF-8") from None
 
 
 def read_users(path: Path) -> dict[str, UserEntry]:

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
+from ..text_files import reason
 from .base import ServiceError
 from .passwords import UserEntry, hash_password, matches, read_users
 
@@ -80,7 +81,7 @@ class Users:
             try:
                 self._read(self._path)
             except (OSError, ValueError) as error:
-                raise ServiceError(f"the file of users {file} cannot be read: {_reason(error)}") from None
+                raise ServiceError(f"the file of users {file} cannot be read: {reason(error)}") from None
 
     def verify(self, user: str, password: str) -> "Deferred[bool | None]":
         """Check a password. Fires with whether it is that of the user; None: too many are being checked."""
@@ -131,7 +132,7 @@ class Users:
                 self._problem = ""
                 self._log(f"the users of {path} were read again: {len(self._entries)}")
         except (OSError, ValueError) as error:
-            problem = f"the file of users {path} cannot be read, and the former users stay: {_reason(error)}"
+            problem = f"the file of users {path} cannot be read, and the former users stay: {reason(error)}"
             if problem != self._problem:
                 self._problem = problem
                 self._log(problem)
@@ -147,7 +148,3 @@ class Users:
 def _stamp(path: Path) -> Stamp:
     found = path.stat()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

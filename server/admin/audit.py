@@ -12,6 +12,7 @@ import attrs
 
 from ...agents.ids import AgentId, factory
 from ...agents.notification import UNREADABLE, known_type, read
+from ...text_files import reason
 from ..storage.private_files import private_opener
 from . import wire
 
@@ -105,9 +106,9 @@ class AuditLog:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            reason = error.strerror or str(error)
             self._log(
-                f"the audit log cannot be written ({reason}); {act.act} {act.target} by {user} {origin}"
+                f"the audit log cannot be written ({reason(error)}); "
+                f"{act.act} {act.target} by {user} {origin}"
             )
 
     def _roll(self) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from ...services.passwords import UserEntry, hash_password, read_users, write_users
+from ...text_files import reason
 
 __all__ = ["command"]
 
@@ -47,7 +48,7 @@ def command(file: Path, user: str | None, groups: tuple[str, ...], remove: bool)
     try:
         write_users(file, users)
     except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error.strerror or error}.") from None
+        raise click.ClickException(f"{file} cannot be written: {reason(error)}.") from None
     click.echo(f"{file}: {user} {'removed' if remove else 'set'}, {len(users)} users.")
 
 
@@ -57,7 +58,7 @@ def _read(file: Path) -> dict[str, UserEntry]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise click.ClickException(f"{file} cannot be read: {error.strerror or error}.") from None
+        raise click.ClickException(f"{file} cannot be read: {reason(error)}.") from None
     except ValueError as error:
         raise click.ClickException(f"{file} is no file of users: {error}.") from None
 

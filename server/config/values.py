@@ -5,7 +5,7 @@ from pathlib import Path
 
 import attrs
 
-from ...services.passwords import read_text
+from ...text_files import read_text, reason
 from .digest import USERS_FILE_PROPERTY
 from .dtd import Element
 from .report import Report, quoted
@@ -43,8 +43,7 @@ def _attributes(element: Element, directory: Path, report: Report) -> dict[str, 
         try:
             found["value"] = _read(directory / place)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            report.problem(element.line, f"the property {name}: the file {quoted(place)}: {reason}.")
+            report.problem(element.line, f"the property {name}: the file {quoted(place)}: {reason(error)}.")
     elif sources == ["env"]:
         value = os.environ.get(place)
         if value is None:

@@ -50,14 +50,14 @@ ARROWS: dict[str, set[str]] = {
         # `quorate bench` puts a recorded load on a server.
         *("replay.errors", "replay.stand_in", "replay.workload"),
     },
-    "services": {"agents", "client", "hachannel.transport"},
+    "services": {"agents", "client", "hachannel.transport", "text_files"},
     "replay": {"agents", "client.blocking", "client.errors", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns, and one record of what was
     # removed. A client that connects to a network port gets an answer in its own protocol. A program that
     # starts servers connects to them. Clients and threads of a process find its replica.
     "server": {
         *("agents", "client.frames", "client.blocking", "client.local", "client.url", "engine", "hachannel"),
-        *("replay.removed", "replay.schema", "output"),
+        *("replay.removed", "replay.schema", "output", "text_files"),
         *("services.base", "services.context_base", "services.daemon_base", "services.passwords"),
     },
     "testing": {"agents", "client", "engine", "groups", "hachannel", "mesh", "replay", "server", "services"},

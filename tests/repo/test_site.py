@@ -29,7 +29,7 @@ def test_the_site_has_every_page_and_the_reference(tmp_path: Path, root: Path) -
         tmp_path / "site",
     ]
     built = subprocess.run(
-        [*command, "-d", tmp_path / "doctrees"], capture_output=True, text=True, timeout=300
+        [*command, "-d", tmp_path / "doctrees"], capture_output=True, text=True, timeout=900
     )
     assert built.returncode == 0, built.stderr
     pages = {page.relative_to(root) for page in root.glob("docs/**/*.md")}
