@@ -124,6 +124,7 @@ class MeshBridge(Service):
             random.random,
         )
         driver = self._driver = MeshDriver(self.session)
+        driver.tls = self._settings.tls
         driver.start(self.port(self.ctx.reactor, driver))
         # Outward ones first: their publishers are known when something comes back.
         for way in (*self._outward.values(), *self._inward.values()):

@@ -6,7 +6,8 @@ from typing import Final
 import attrs
 
 from ..client.errors import BadUrl
-from ..client.url import Endpoint, parse_url
+from ..client.url import Endpoint, parse_url, url_tls
+from ..tls import TlsFiles
 
 __all__ = ["BridgeSettings", "Way", "read_arguments"]
 
@@ -48,13 +49,15 @@ class BridgeSettings:
     """The name of the persistent subscriptions in the mesh; empty: one with the name of the server."""
     whole: bool = False
     """Messages travel through the mesh with their headers and properties."""
+    tls: TlsFiles | None = None
+    """How the connections to the mesh are encrypted; None: not at all."""
 
 
 def read_arguments(text: str) -> BridgeSettings:
     """Read the arguments of the service. Raises ValueError with one sentence."""
     url, *words = text.split() or [""]
     try:
-        endpoints = parse_url(url)
+        endpoints, tls = parse_url(url), url_tls(url)
     except BadUrl as error:
         raise ValueError(f"a bridge needs the addresses of the mesh first: {error}") from None
     ways: list[Way] = []
@@ -72,7 +75,7 @@ def read_arguments(text: str) -> BridgeSettings:
     if options["whole"] not in ("yes", "no"):
         raise ValueError(f"whole is yes or no, not {options['whole']!r}")
     _check_together(ways)
-    return BridgeSettings(endpoints, tuple(ways), options["name"], options["whole"] == "yes")
+    return BridgeSettings(endpoints, tuple(ways), options["name"], options["whole"] == "yes", tls)
 
 
 def _way(word: str) -> Way:

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar, cast, overload
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from ..tls.sockets import client_context, tls_reason
 from .agent_operations import AsyncAgents
 from .aio_listener import ListenerTask
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
@@ -43,6 +44,8 @@ ENVELOPE_BYTES: Final = 64
 
 def reason_of(error: BaseException) -> str:
     """Return in a few words why a TCP connection failed."""
+    if isinstance(error, OSError) and (tls := tls_reason(error)):
+        return tls
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionRefusedError) or f"Errno {errno.ECONNREFUSED}]" in text:
         return "connection refused"
@@ -97,6 +100,7 @@ class AsyncioPort:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._link: _Link | None = None
+        self._tls = None if driver.tls is None else client_context(driver.tls)
 
     def seconds(self) -> float:
         """Return the clock of the loop."""
@@ -124,7 +128,7 @@ class AsyncioPort:
         host, port = endpoint
         link = _Link(self._driver)
         try:
-            await self._loop.create_connection(lambda: link, host, port)
+            await self._loop.create_connection(lambda: link, host, port, ssl=self._tls)
         except (OSError, UnicodeError) as error:
             self._task = None
             self._driver.attempt_failed(reason_of(error))

@@ -495,6 +495,9 @@ def connect(
     With a URL ``local:`` the server runs in this process: the call waits until its replica is master, and the
     connection ends when it is master no longer (docs/collocated.md).
 
+    With TLS the URL is ``quorates://host:port,host:port?ca=FILE``. With ``&certificate=FILE&key=FILE`` the
+    client has a certificate, and needs neither user nor password: it is the user that the certificate names.
+
     Args:
         url: the replicas, ``quorate://host:port,host:port``; in their process ``local:`` or ``local:s0/1``.
         user: name of a user of the server's ConnectionManager; with ``local:`` any name, or none.

@@ -21,7 +21,7 @@ from .local.session import LocalSession
 from .pending import PendingRequests, Received
 from .session import Session
 from .time_limits import LEAST_S, MAX_SECONDS, seconds, time_limit
-from .url import parse_url
+from .url import parse_url, url_tls
 
 __all__ = [
     "NOTHING_RECEIVED",
@@ -68,9 +68,11 @@ def new_driver(
     """
     local = isinstance(url, str) and is_local(url)  # pyright: ignore[reportUnnecessaryIsInstance]
     endpoints = () if local else parse_url(url)
-    # Code in the process of a server needs neither.
-    user = "" if local and user is None else credential("user", user)
-    password = "" if local and password is None else credential("password", password)
+    tls = None if local else url_tls(url)
+    proven = "" if tls is None else tls.user
+    # Code in the process of a server needs neither, and a client with a certificate has proven its user.
+    user = proven if (local or proven) and user is None else credential("user", user)
+    password = "" if (local or proven) and password is None else credential("password", password)
     reconnect_s = seconds("reconnect_timeout", reconnect_timeout, least_s=LEAST_S)
     if settings is not None and not isinstance(settings, SessionSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"settings is {settings!r}; give a quorate.client.SessionSettings, or None")
@@ -83,7 +85,9 @@ def new_driver(
         session: Session = LocalSession(url_server(url), user, random.random, tuned)
     else:
         session = Session(endpoints, user, password, random.random, tuned)
-    return Driver(session, PendingRequests(tuned.inbox_notes))
+    driver = Driver(session, PendingRequests(tuned.inbox_notes))
+    driver.tls = tls
+    return driver
 
 
 class ConnectionBase:

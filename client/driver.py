@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+from ..tls import TlsFiles
 from .errors import QuorateClientError
 from .events import Connect, Disconnect, StillOpening
 from .frames import ServerNote
@@ -45,6 +46,11 @@ class Port(Protocol):
 
 class PortUser(Protocol):
     """What a port reports to: a `Driver`, or that of another protocol."""
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """How to encrypt connections; None: not at all."""
+        ...
 
     def connected(self) -> None:
         """Report that the TCP connection is open."""
@@ -127,6 +133,9 @@ S = TypeVar("S", bound=TcpSession)
 
 class SessionDriver(Generic[S]):
     """Feeds a session with bytes and time. `step`, of a subclass, carries out what follows."""
+
+    tls: TlsFiles | None = None
+    """How to encrypt connections; None: not at all. Set before `start`."""
 
     def __init__(self, session: S) -> None:
         self.session = session

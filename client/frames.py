@@ -105,6 +105,12 @@ class Bye(msgspec.Struct, array_like=True, frozen=True, tag=2):
     """One sentence for people."""
 
 
+def tls_needed() -> bytes:
+    """Return the answer to a client that does not speak TLS at a port that needs it."""
+    text = "this server speaks TLS; write the URL as quorates://host:port?ca=FILE"
+    return encode_frame(Bye(ByeCode.PROTOCOL, text))
+
+
 class ByeCode:
     """Reasons of a `Bye` frame. The first six end the connection; after the others the client tries again."""
 

@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
+from ..tls import TlsFiles
 from .arguments import SendArguments, reply_types, request_arguments, send_arguments
 from .connection_base import (
     NOT_ACKNOWLEDGED,
@@ -162,6 +163,8 @@ class TwistedPort:
         self._armed: float | None = None
         self._attempt: Deferred[Any] | None = None
         self._link: _Link | None = None
+        self._tls: Any = None
+        """The context of OpenSSL, made for the first connection."""
 
     def seconds(self) -> float:
         """Return the clock of the reactor."""
@@ -206,7 +209,16 @@ class TwistedPort:
     def open_tcp(self, endpoint: Endpoint, factory: Any) -> "Deferred[Any]":
         """Open a TCP connection with the protocol of a factory. A simulated client opens another one."""
         host, port = endpoint
+        if self._driver.tls is not None:
+            factory = self._secured(self._driver.tls, host, factory)
         return HostnameEndpoint(cast("Any", self._reactor), host, port).connect(factory)
+
+    def _secured(self, files: TlsFiles, host: str, factory: Any) -> Any:
+        from ..tls.openssl import Dialing, TlsFactory, new_context
+
+        if self._tls is None:
+            self._tls = new_context(files)
+        return TlsFactory(Dialing(self._tls, host), factory, self._reactor)
 
     def disconnect(self) -> None:
         """Drop the connection or the attempt."""

@@ -13,7 +13,7 @@ release = importlib.metadata.version("quorate")
 html_title = f"Quorate {release}"
 language = "en"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_copybutton"]
 # The source directory is the repository: a link between two pages works here and on a code host alike.
 root_doc = "README"
 include_patterns = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**"]

@@ -18,15 +18,15 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
-from ..client.frames import VERSION, ByeCode, Hello, Welcome
+from ..client.frames import VERSION, ByeCode, Hello, Welcome, tls_needed
 from ..hachannel.transport.addresses import Address, listening_interface
-from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
 from ..hachannel.transport.timer import Timer
 from ..services.base import ServiceError
 from ..services.daemon_base import CommandRefused, DaemonContext, DaemonEvent, DaemonService
 from ..services.failed_logins import FailedLogins
 from ..services.users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
+from ..tls.layer import proven_user
 from .client_link import IDLE_TIMEOUT_S, ClientLink
 from .daemon import Daemon
 from .frames import MAX_CLIENT_FRAME, Acknowledge, ClientFrame, Deliver, ServerFrame
@@ -50,6 +50,7 @@ MAX_UNWRITTEN_BYTES: Final = 16 * 1024 * 1024
 
 class _Listener(Factory):
     noisy = False
+    without_tls = tls_needed()
 
     def __init__(self, service: "MeshService") -> None:
         self._service = service
@@ -107,7 +108,7 @@ class MeshService(DaemonService):
         self._timer = Timer(self._daemon.deadline, ctx.reactor, ctx.reactor.seconds, self._tick)
         self._pool = ThreadPool(1, 1, "mesh disk")
         try:
-            self._port = DirectWriteReactor(ctx.reactor).listenTCP(
+            self._port = ctx.client_reactor.listenTCP(
                 int(words[0]),
                 _Listener(self),
                 interface=ctx.setting("client_interface", listening_interface(ctx.host)),
@@ -314,7 +315,11 @@ class MeshService(DaemonService):
             self._log_in(link, hello)
 
     def _log_in(self, link: ClientLink, hello: Hello) -> None:
-        if not link.closed:
+        if link.closed:
+            return
+        if not hello.password and hello.user and hello.user == proven_user(link.transport):
+            self._verified(True, link, hello)
+        else:
             self._users.verify(hello.user, hello.password).addCallback(self._verified, link, hello)
 
     def _verified(self, right: bool | None, link: ClientLink, hello: Hello) -> None:

@@ -45,6 +45,7 @@ COMMANDS = {
     "status": Entry("quorate.server.cli.status:command", "Show role, view, lag and connections of replicas."),
     "skip": Entry("quorate.server.cli.skip:command", "Skip a reaction that does not end."),
     "deploy": Entry("quorate.server.cli.deploy:command", "Create an agent on a server."),
+    "certs": Entry("quorate.server.cli.certs:command", "Make the certificates of replicas and clients."),
     "passwd": Entry("quorate.server.cli.passwd:command", "Set and list the passwords of a file of users."),
     "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in order."),
     "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),

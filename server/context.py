@@ -4,13 +4,18 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from ..hachannel.transport.direct_write import DirectWriteReactor
+from ..tls.layer import secured
 from .config import Config, Replica, Server
 from .metrics import Metrics
 from .settings import ReplicaSettings
+
+if TYPE_CHECKING:
+    from ..tls.reactor import ServerTls
 
 __all__ = ["ReplicaContext"]
 
@@ -44,3 +49,10 @@ class ReplicaContext:
     """Returns the present time in nanoseconds since the epoch."""
     jitter: random.Random | None = None
     """Spreads the attempts to connect; None for random numbers that no test can repeat."""
+    tls: "ServerTls | None" = None
+    """The certificates of this replica; None: nothing is encrypted."""
+
+    @property
+    def peer_reactor(self) -> Any:
+        """The reactor for connections with other replicas, servers and administrators."""
+        return secured(DirectWriteReactor(self.reactor), self.tls)

@@ -97,6 +97,11 @@ class ServiceContext(Protocol):
         ...
 
     @property
+    def client_reactor(self) -> ReactorPort:
+        """The reactor for ports of clients: what it accepts speaks TLS if the replica has certificates."""
+        ...
+
+    @property
     def accepting(self) -> bool:
         """Whether the server accepts input. While it does not, a service stops reading from its clients.
 

@@ -36,6 +36,7 @@ from ..client.frames import (
 from ..client.stream_positions import MAX_STREAMS
 from ..hachannel.transport.addresses import host_port, unmapped
 from ..hachannel.transport.ports import ClockPort, DelayedCallPort, TcpPort
+from ..tls.layer import proven_user
 
 __all__ = ["ClientConnection", "ConnectionOwner"]
 
@@ -152,6 +153,11 @@ class ClientConnection(TwistedProtocol):
         self._held_outputs: list[ClientOutput] = []
         self._flush_scheduled = False
         self._writable = True
+
+    @property
+    def proven_user(self) -> str:
+        """The user that the certificate of the client is for; "" without TLS or without a certificate."""
+        return proven_user(self._tcp)
 
     @property
     def _tcp(self) -> TcpPort:

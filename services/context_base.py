@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from twisted.internet.defer import Deferred, fail
@@ -19,8 +19,14 @@ from ..agents.state_types import with_sorted_sets
 from ..client.arguments import reply_types
 from ..client.frames import ServerNote
 from ..client.pending import outcome
+from ..hachannel.transport.direct_write import DirectWriteReactor
+from ..hachannel.transport.ports import ReactorPort
+from ..tls.layer import secured
 from .base import ASK_TIMEOUT_S, NO_STATE, EmissionCallback
 from .inbox_reader import InboxReader
+
+if TYPE_CHECKING:
+    from ..tls.reactor import ServerTls
 
 __all__ = ["ServiceContextBase"]
 
@@ -29,6 +35,9 @@ class ServiceContextBase:
     """Implements `send`, `submit`, `ask` and `create` of `ServiceContext`."""
 
     server_id: int
+    reactor: ReactorPort
+    tls: "ServerTls | None" = None
+    """The certificates of the replica; None: nothing is encrypted."""
 
     @abstractmethod
     def post(self, notes: list[Note]) -> None:
@@ -117,6 +126,11 @@ class ServiceContextBase:
     def _open_inbox(self, inbox: AgentId) -> AgentId:
         self.send(inbox, InboxOpen())
         return inbox
+
+    @property
+    def client_reactor(self) -> ReactorPort:
+        """The reactor for the ports of clients: see `ServiceContext.client_reactor`."""
+        return cast("ReactorPort", secured(DirectWriteReactor(self.reactor), self.tls, clients=True))
 
     @abstractmethod
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:

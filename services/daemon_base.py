@@ -92,6 +92,11 @@ class DaemonContext(Protocol):
         """The reactor."""
         ...
 
+    @property
+    def client_reactor(self) -> ReactorPort:
+        """The reactor for ports of clients: what it accepts speaks TLS if the replica has certificates."""
+        ...
+
     def wall_ms(self) -> int:
         """Return the wall clock, in milliseconds since 1970."""
         ...

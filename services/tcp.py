@@ -18,9 +18,8 @@ from ..agents.ids import FIRST_CONNECTION_STAMP, AgentId, connection_manager
 from ..agents.manager import DEFAULT_MAX_CONNECTIONS, Open
 from ..agents.presence import DescribeHomes, HomeDrained, Homes
 from ..agents.proxy import Reopen
-from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello
+from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, tls_needed
 from ..hachannel.transport.addresses import listening_interface
-from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
 from .base import ServiceContext, ServiceError
 from .client_connection import ClientConnection
@@ -87,6 +86,7 @@ class _Listener(Factory):
     """The factory of the client connections that the port accepts."""
 
     noisy = False
+    without_tls = tls_needed()
 
     def __init__(self, service: "TcpProxyService"):
         self._service = service
@@ -122,7 +122,7 @@ class TcpProxyService(ClientConnections):
         if ctx.homes:
             self._ask_drained()
         try:
-            self._port = DirectWriteReactor(ctx.reactor).listenTCP(
+            self._port = ctx.client_reactor.listenTCP(
                 settings.port, _Listener(self), interface=settings.interface
             )
         except CannotListenError as error:
@@ -190,10 +190,13 @@ class TcpProxyService(ClientConnections):
             self._log_in(link, hello)
 
     def _log_in(self, link: ClientConnection, hello: Hello) -> None:
-        """Check the password of a client, then open or reopen its connection."""
+        """Check the password or the certificate of a client, then open or reopen its connection."""
         if link.closed or self._stopped:
             return
         assert self._users is not None
+        if not hello.password and hello.user and hello.user == link.proven_user:
+            self._verified(True, link, hello)
+            return
         self._users.verify(hello.user, hello.password).addCallback(self._verified, link, hello)
 
     def _verified(self, right: bool | None, link: ClientConnection, hello: Hello) -> None:

@@ -125,11 +125,16 @@ class _DialFactory(Factory):
 
     noisy = False
 
-    def __init__(self, dialing: _Dialing, reactor: ReactorPort, settings: LinkSettings, port: int) -> None:
+    def __init__(
+        self, dialing: _Dialing, reactor: ReactorPort, settings: LinkSettings, address: Address
+    ) -> None:
+        host, port = address
         self._dialing = dialing
         self._reactor = reactor
         self._settings = settings
         self._port = port
+        self.host_name = host
+        """The host as it was named: its certificate must be for that."""
         self._left: list[str] = []
         self._reasons: list[str] = []
 
@@ -190,6 +195,6 @@ def connect(
     is cancelled.
     """
     dialing = _Dialing(reactor, settings, handshake, opened, failed)
-    factory = _DialFactory(dialing, reactor, settings, address[1])
+    factory = _DialFactory(dialing, reactor, settings, address)
     resolve(reactor, address[0]).addCallbacks(factory.dial, factory.unresolved)
     return dialing.cancel

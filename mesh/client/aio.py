@@ -18,7 +18,8 @@ from ...client.errors import ConnectionClosed, QuorateClientError, RequestTimeou
 from ...client.events import SessionSettings
 from ...client.pending import Waiter
 from ...client.time_limits import seconds, time_limit
-from ...client.url import parse_url
+from ...client.url import parse_url, url_tls
+from ...tls import TlsFiles
 from ..model import MAX_BODY, TopicOptions
 from .cursor_file import read_cursor, save_cursor
 from .driver import MeshDriver
@@ -53,10 +54,14 @@ class AsyncMesh:
     """
 
     def __init__(
-        self, session_of: "Callable[[AsyncMesh], MeshSession]", request_timeout_s: float | None
+        self,
+        session_of: "Callable[[AsyncMesh], MeshSession]",
+        request_timeout_s: float | None,
+        tls: TlsFiles | None,
     ) -> None:
         self.session = session_of(self)
         self.driver = MeshDriver(self.session)
+        self.driver.tls = tls
         self._step_due = False
         self.orders_lost = 0
         """How often the order of this client's messages could not be kept: see the guide."""
@@ -418,7 +423,9 @@ def mesh_maker(
     reconnect_timeout: float | None,
 ) -> Callable[[], AsyncMesh]:
     """Check the arguments of `connect`, and return a function that makes the client, in its loop."""
-    endpoints = parse_url(url)
+    endpoints, tls = parse_url(url), url_tls(url)
+    if tls is not None:
+        user = user or tls.user
     settings = SessionSettings(
         open_timeout_s=seconds("timeout", timeout),
         reconnect_timeout_s=FOREVER_S
@@ -433,6 +440,7 @@ def mesh_maker(
                 endpoints, user, password, secrets.token_hex(8), mesh, settings, random.random
             ),
             limit,
+            tls,
         )
 
     return make

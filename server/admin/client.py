@@ -12,6 +12,8 @@ from typing import TypeVar
 import attrs
 import msgspec
 
+from ...tls import TlsError
+from ..certificates import administration_tls
 from ..config import Config, Server
 from ..network.hello import ProtocolError
 from . import wire
@@ -71,7 +73,7 @@ class ServerAdmin:
     @property
     def endpoints(self) -> list[Endpoint]:
         """The endpoints of its replicas, in the order of the configuration."""
-        return [Endpoint(*address) for address in self.config.addresses(self.server.name)]
+        return [self.endpoint(*address) for address in self.config.addresses(self.server.name)]
 
     def trusts(self, host: object) -> bool:
         """Whether a replica that the file lacks may be asked: there is a secret, or the file has its host."""
@@ -199,11 +201,18 @@ class ServerAdmin:
         name = f"{self.server.name}.{endpoint.replica}" if listed else str(endpoint)
         self.warn(f"What {name} shows may be behind: {without_period(behind)}.")
 
+    def endpoint(self, replica: int, host: str, port: int) -> Endpoint:
+        """Return an address of a replica of the server, with its TLS. Raises AdminError without its files."""
+        try:
+            return Endpoint(replica, host, port, administration_tls(self.config, self.server, replica))
+        except TlsError as error:
+            raise AdminError(f"TLS cannot start: {error}.") from None
+
     def _with(self, endpoints: list[Endpoint], address: tuple[str, int]) -> list[Endpoint]:
         """Return the endpoints with the one at `address` added, which the file may lack, if it is trusted."""
         if address in [(each.host, each.port) for each in endpoints] or not self.trusts(address[0]):
             return endpoints
-        return [*endpoints, Endpoint(NOT_IN_THE_FILE, *address)]
+        return [*endpoints, self.endpoint(NOT_IN_THE_FILE, *address)]
 
     def _secret(self, replica: int = NOT_IN_THE_FILE) -> str | None:
         known = replica if replica in self.server.replica_ids else self.server.replicas[0].id

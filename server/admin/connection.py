@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -13,6 +14,7 @@ import msgspec
 
 from ...hachannel.codec.framing import FrameError, FrameReader, frame_parts
 from ...hachannel.transport.addresses import is_loopback_host
+from ...tls.sockets import tls_reason
 from ..network.handshake import NONCE_BYTES, Connector
 from ..network.hello import ADMIN, MAX_HELLO_BYTES, Address, ProtocolError, Refused
 from . import wire
@@ -76,6 +78,8 @@ class Endpoint:
     replica: int
     host: str
     port: int
+    tls: ssl.SSLContext | None = attrs.field(default=None, eq=False, repr=False)
+    """How to encrypt the connection; None: it is not."""
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -113,6 +117,10 @@ class SocketConnection:
         self.behind = ""
         try:
             self._socket = _connected(via or endpoint.host, endpoint.port, deadline)
+            if endpoint.tls is not None:
+                self._socket = _secured(self._socket, endpoint.tls, endpoint.host, deadline)
+        except ssl.SSLError as error:
+            raise Unreachable(f"{endpoint}: {tls_reason(error)}") from None
         except OSError as error:
             raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
         try:
@@ -175,6 +183,16 @@ class SocketConnection:
             except FrameError as error:
                 raise ProtocolError(str(error)) from None
         return self._frames.popleft()
+
+
+def _secured(opened: socket.socket, tls: ssl.SSLContext, host: str, deadline: float) -> socket.socket:
+    """Begin TLS with a replica, whose certificate must be for the host. Raises OSError."""
+    opened.settimeout(_left(deadline))
+    try:
+        return tls.wrap_socket(opened, server_hostname=host)
+    except OSError:
+        opened.close()
+        raise
 
 
 def _left(deadline: float) -> float:

@@ -241,7 +241,7 @@ class Reconfigurer:
             if hint is not None and self.admin.trusts(hint[0]):
                 address = (str(hint[0]), int(hint[1]))
                 if address not in [(each.host, each.port) for each in pending]:
-                    pending.append(Endpoint(NOT_IN_THE_FILE, *address))
+                    pending.append(self.admin.endpoint(NOT_IN_THE_FILE, *address))
         if blocked:
             # Without disks there is nothing to begin again from; what to do is among the reasons.
             kept = self.admin.server.durability == "disk"

@@ -35,7 +35,7 @@ PARALLEL_STATUS = 32
 def _all_endpoints(admin: ServerAdmin) -> list[Endpoint]:
     """Return the endpoint of every replica; port 0 for one that declares no network."""
     known = {endpoint.replica: endpoint for endpoint in admin.endpoints}
-    return [known.get(each.id) or Endpoint(each.id, each.host, 0) for each in admin.server.replicas]
+    return [known.get(each.id) or admin.endpoint(each.id, each.host, 0) for each in admin.server.replicas]
 
 
 def nobody_there(error: AdminError) -> bool:
@@ -154,5 +154,5 @@ def _beyond(admin: ServerAdmin, statuses: Sequence[ReplicaStatus]) -> list[Endpo
         if id in heard or not address or not admin.trusts(address[0]):
             continue
         if (id, *address) not in asked:
-            found.append(Endpoint(id, str(address[0]), int(address[1])))
+            found.append(admin.endpoint(id, str(address[0]), int(address[1])))
     return found

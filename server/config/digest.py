@@ -11,6 +11,11 @@ AGENT_MODULES_PROPERTY = "agent_modules"
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
 INSECURE_NETWORK_PROPERTY = "insecure_network"
 USERS_FILE_PROPERTY = "users_file"
+AUTHORITY_PROPERTY = "tls_ca"
+TLS_PROPERTIES = ("tls_certificate", "tls_key", AUTHORITY_PROPERTY, "tls_client_ca")
+TLS_MODE_PROPERTY = "tls"
+PLACE_PROPERTIES = (USERS_FILE_PROPERTY, *TLS_PROPERTIES)
+"""Properties that name a file; a relative name is looked for in the directory of the configuration."""
 REPLICATED_PROPERTIES = (
     "answers",
     "digest_every",
@@ -33,10 +38,10 @@ def config_digest(
     """Return a hash that is equal for files that differ in comments, spacing, or aliases of classes only.
 
     `setting` is `Config.setting`. Left out are: secrets and passwords, because the digest is sent in clear;
-    insecure_network, which only permits a replica to listen without a secret; users_file, which is a place;
-    nbClusterExpected, which an operator may override at a start; agent_modules, which changes with the code
-    of agents, while replicas are restarted one by one; the arguments of services and <nat>, which concern one
-    process; and the replicas of clusters, which are added and removed while the cluster runs.
+    insecure_network, which only permits a replica to listen without a secret; users_file and tls_*, which are
+    places; nbClusterExpected, which an operator may override at a start; agent_modules, which changes with
+    the code of agents, while replicas are restarted one by one; the arguments of services and <nat>, which
+    concern one process; and the replicas of clusters, which are added and removed while the cluster runs.
     The properties that decide how agents react count, wherever they are set.
     """
     facts = [
@@ -74,5 +79,5 @@ def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[ob
 
 def _visible(properties: Mapping[str, str]) -> list[tuple[str, str]]:
     hidden = {AGENT_MODULES_PROPERTY, SECRET_PROPERTY, INSECURE_NETWORK_PROPERTY, "nbClusterExpected"}
-    hidden |= {"mesh_password", USERS_FILE_PROPERTY}
+    hidden |= {"mesh_password", *PLACE_PROPERTIES, TLS_MODE_PROPERTY}
     return sorted((name, value) for name, value in properties.items() if name not in hidden)

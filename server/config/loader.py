@@ -13,6 +13,7 @@ from .model import Config
 from .properties import check_combinations, check_properties, check_replicas_agree
 from .reader import read
 from .report import Report
+from .tls import check_tls
 from .values import with_values
 from .xml import read_tree
 
@@ -46,5 +47,6 @@ def load(path: str | os.PathLike[str], *, check_imports: bool = True) -> Config:
         check_replicas_agree(config, report)
         check_combinations(config, tree, report)
         check_exposure(config, report)
+        check_tls(config, report)
     report.raise_if_problems()
     return config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from .digest import config_digest
+from .digest import AUTHORITY_PROPERTY, TLS_MODE_PROPERTY, config_digest
 from .errors import NoRoute, Problem, UnknownName
 from .routing import first_hops, relayed_by
 from .servers import CONNECTION_MANAGER, Address, Replica, Server
@@ -73,13 +73,22 @@ class Config:
         return users
 
     def client_urls(self, server: str | int) -> str:
-        """Return ``quorate://host:port,host:port``: the replicas that clients can connect to; "" if none."""
+        """Return ``quorate://host:port,host:port``: the replicas that clients can connect to; "" if none.
+
+        With TLS it is ``quorates://host:port,host:port?ca=FILE``.
+        """
         endpoints = [
             f"[{replica.host}]:{port}" if ":" in replica.host else f"{replica.host}:{port}"
             for replica in self.server(server).replicas
             if (port := replica.client_port) is not None
         ]
-        return f"quorate://{','.join(endpoints)}" if endpoints else ""
+        if not endpoints:
+            return ""
+        listed = ",".join(endpoints)
+        first = self.server(server).replicas[0].id
+        authority = self.setting(AUTHORITY_PROPERTY, server=server, replica=first)
+        plain = self.setting(TLS_MODE_PROPERTY, server=server, replica=first) == "accepted"
+        return f"quorates://{listed}?ca={authority}" if authority and not plain else f"quorate://{listed}"
 
     def addresses(
         self, server: str | int, domain: str | None = None, *, seen_from: Replica | None = None

@@ -15,6 +15,8 @@ from .digest import (
     INSECURE_NETWORK_PROPERTY,
     REPLICATED_PROPERTIES,
     SECRET_PROPERTY,
+    TLS_MODE_PROPERTY,
+    TLS_PROPERTIES,
     USERS_FILE_PROPERTY,
 )
 from .dtd import Element
@@ -30,6 +32,10 @@ ANSWERS = ("committed", "confirmed")
 
 BALANCES = ("least", "rotate", "first")
 """How new clients are divided among the replicas: see `agents.balance`."""
+
+TLS_MODES = ("required", "preferred", "accepted")
+"""``required``: nothing goes without TLS. ``preferred``: connections without it are accepted. ``accepted``:
+those that a replica opens do not speak it either. The last two are for changing to TLS without a stop."""
 
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """The words for true and false, in lower case; a file may have them in any."""
@@ -84,6 +90,10 @@ def _balance(text: str) -> str | None:
     return None if text in BALANCES else f"must be {', '.join(BALANCES[:-1])} or {BALANCES[-1]}"
 
 
+def _tls_mode(text: str) -> str | None:
+    return None if text in TLS_MODES else f"must be {', '.join(TLS_MODES[:-1])} or {TLS_MODES[-1]}"
+
+
 def _any(text: str) -> str | None:  # noqa: ARG001
     return None
 
@@ -127,6 +137,8 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "stall_s": _period,
     "stop_on_exception": _boolean,
     "suspect_s": _period,
+    TLS_MODE_PROPERTY: _tls_mode,
+    **dict.fromkeys(TLS_PROPERTIES, _secret),
     USERS_FILE_PROPERTY: _any,
     "trace": _boolean,
     "trace_keep_bytes": _whole(0, 10**15 - 1),

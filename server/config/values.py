@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 
 from ...text_files import read_text, reason
-from .digest import USERS_FILE_PROPERTY
+from .digest import PLACE_PROPERTIES
 from .dtd import Element
 from .report import Report, quoted
 
@@ -36,7 +36,7 @@ def _attributes(element: Element, directory: Path, report: Report) -> dict[str, 
         report.problem(element.line, f"the property {name} {text} one of value, file and env.")
         return found
     place = element.get(sources[0]) or ""
-    if found.get("name") == USERS_FILE_PROPERTY and sources == ["value"] and place:
+    if found.get("name") in PLACE_PROPERTIES and sources == ["value"] and place:
         # The server may be started elsewhere.
         found["value"] = str(directory.absolute() / place)
     elif sources == ["file"]:

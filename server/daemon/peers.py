@@ -5,7 +5,6 @@ from typing import Any
 
 from ...hachannel.transport.addresses import Address
 from ...hachannel.transport.connection import Link
-from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.transport import ChannelTransport
 from ...services.daemon_base import DaemonService
@@ -28,7 +27,7 @@ class DaemonPeers:
             context.replica.id,
             addresses,
             self,
-            DirectWriteReactor(context.reactor),
+            context.peer_reactor,
             self._handshake,
             context.log,
             context.settings.link,

@@ -11,9 +11,11 @@ from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
 from twisted.python.failure import Failure
 
 from ...hachannel.transport.addresses import Address
+from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.ports import ReactorPort
 from ...services.base import ServiceError
 from ...services.daemon_base import DaemonService
+from ...tls.layer import secured
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
 from ..config.servers import CONNECTION_MANAGER, ServiceSpec
@@ -66,6 +68,8 @@ class _Context:
         self.host = context.replica.host
         self.directory: Path = context.directory
         self.reactor = cast("ReactorPort", context.reactor)
+        direct = DirectWriteReactor(context.reactor)
+        self.client_reactor = cast("ReactorPort", secured(direct, context.tls, clients=True))
         self.addresses: Mapping[int, Address] = Addresses(context.server, context.replica).in_domain()
         manager = context.replica.service(CONNECTION_MANAGER)
         self.users = "" if manager is None else manager.args

@@ -7,7 +7,6 @@ from functools import partial
 from ...agents import Note
 from ...engine import Effects, StampedNote, replaced
 from ...hachannel.transport.addresses import Address
-from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..config import NoRoute
 from ..context import ReplicaContext
 from ..network.addresses import Addresses
@@ -52,7 +51,7 @@ class Networks:
         context, engine = self._context, self._port.node.engine
         replica = context.replica
         for other in context.config.servers:
-            if other.id == context.server.id:
+            if other.id == context.server.id or other.mode == "mesh":
                 continue
             try:
                 domain = context.config.link_domain(context.server.id, other.id)
@@ -63,7 +62,7 @@ class Networks:
                 other.id,
                 [(address.host, address.port) for address in addresses],
                 self,
-                DirectWriteReactor(context.reactor),
+                context.peer_reactor,
                 partial(self._handshake, domain in context.config.causal),
                 context.log,
                 context.settings.link,

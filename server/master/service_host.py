@@ -68,6 +68,7 @@ class _Context(ServiceContextBase):
         self.leased = LeasedReactor(context.reactor, services.may_act)
         # It passes on what it does not have itself, which a type checker cannot see.
         self.reactor = cast("ReactorPort", self.leased)
+        self.tls = context.tls
         self.threads = ServiceThreads(context.reactor)
         self.status_line = ""
         """The line that the service has set with `status`."""

@@ -123,8 +123,9 @@ class Listener(Factory):
     ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above a limit.
     `client_port` is the port that a client program that connects here is told to use; None if there is none.
     `check_source` gets each hello and the numeric address from which it comes, and raises ProtocolError to
-    refuse it. `is_known` returns whether a numeric address is one of the configuration: those have places of
-    their own among the connections whose handshake is not complete, see `PendingConnections`.
+    refuse it; `check_certificate` does the same with the transport of Twisted, which knows the certificate
+    that TLS has proven. `is_known` returns whether a numeric address is one of the configuration: those have
+    places of their own among the connections whose handshake is not complete, see `PendingConnections`.
     """
 
     noisy = False
@@ -141,6 +142,7 @@ class Listener(Factory):
         max_connections: int = MAX_CONNECTIONS,
         client_port: int | None = None,
         check_source: Callable[[Hello, str], None] | None = None,
+        check_certificate: Callable[[Hello, Any], None] | None = None,
         is_known: Callable[[str], bool] | None = None,
     ) -> None:
         self.connections = 0
@@ -154,6 +156,7 @@ class Listener(Factory):
         self._max_connections = max_connections
         self._client_port = client_port
         self._check_source = check_source
+        self._check_certificate = check_certificate
         self._is_known = is_known or is_loopback
         self._pending: PendingConnections[Link] = PendingConnections()
         self._served: Counter[str] = Counter()
@@ -196,7 +199,7 @@ class Listener(Factory):
             cast("_PendingHandshake", oldest.handler).done()
             oldest.abort()
         acceptor = Acceptor(
-            partial(self._answer, link.peer_host),
+            partial(self._answer, link),
             secret=self._secret,
             nonce=os.urandom(NONCE_BYTES),
             loopback=is_loopback(link.peer_host),
@@ -232,12 +235,15 @@ class Listener(Factory):
             self._count("garbage")
             self._log_limited(f"{link.peer} was turned away: {sentence}")
 
-    def _answer(self, source: str, hello: Hello) -> Mapping[str, Any]:
+    def _answer(self, link: Link, hello: Hello) -> Mapping[str, Any]:
+        source = link.peer_host
         handler = self._handlers.get(hello.purpose)
         if handler is None:
             raise ProtocolError(f"Nothing for {hello.purpose} is served here.")
         if self._check_source is not None:
             self._check_source(hello, source)
+        if self._check_certificate is not None:
+            self._check_certificate(hello, link.transport)
         served = self._served
         if served.total() >= self._max_connections or (
             hello.purpose == ADMIN and served[ADMIN] >= MAX_ADMINISTRATORS

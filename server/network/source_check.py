@@ -6,12 +6,13 @@ strangers cannot take.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ...hachannel.transport.addresses import is_own_address, unmapped
 from ..config import Config, Replica, Server, UnknownName
 from .addresses import Addresses
 from .handshake import is_loopback
-from .hello import CHANNEL, NETWORK, Hello, NotNow, refusal
+from .hello import CHANNEL, NETWORK, Hello, NotNow, ProtocolError, refusal
 from .host_addresses import HostAddresses
 
 __all__ = ["SourceCheck"]
@@ -76,6 +77,33 @@ class SourceCheck:
         elif hello.purpose == NETWORK:
             server = hello.integer("server")
             self._check(f"server {server}", self._hosts_of_server(server), source)
+
+    def check_certificate(self, hello: Hello, transport: Any, plain_allowed: bool = False) -> None:
+        """Raise ProtocolError unless TLS has proven a certificate for a host that the hello may come from.
+
+        plain_allowed: connections without a certificate pass. Administrators need none: they prove that they
+        know the secret, or come from this machine.
+        """
+        from ...tls.names import certificate_of, covers, listed_names
+
+        if hello.purpose == CHANNEL:
+            replica = hello.integer("replica")
+            name, hosts = f"replica {replica} of {self._server.name}", self._addresses.hosts(replica)
+        elif hello.purpose == NETWORK:
+            server = hello.integer("server")
+            name, hosts = f"server {server}", self._hosts_of_server(server)
+        else:
+            return
+        certificate = certificate_of(transport)
+        if certificate is None and plain_allowed:
+            return
+        if certificate is None:
+            raise ProtocolError(f"TLS wants a certificate of {name}, and none came.")
+        if hosts and not covers(certificate, sorted(hosts)):
+            raise ProtocolError(
+                f"The certificate of {name} is for {listed_names(certificate)}, and not for "
+                f"{' or '.join(sorted(hosts))}; make one for its hostname in the file."
+            )
 
     def _all_hosts(self) -> set[str]:
         hosts = {host for replica in self._addresses.ids for host in self._addresses.hosts(replica)}

@@ -11,7 +11,7 @@ from lxml import etree
 
 from ...client.url import SCHEME
 from ..config import CLIENT_SERVICES, load
-from ..config.digest import USERS_FILE_PROPERTY
+from ..config.digest import PLACE_PROPERTIES
 from ..config.service_classes import resolve
 
 __all__ = ["LOCAL_HOST", "write_local_copy"]
@@ -36,7 +36,7 @@ def write_local_copy(source: Path, target: Path) -> None:
         if etree.QName(element).localname in _HOSTS and element.get("hostname") is not None:
             element.set("hostname", LOCAL_HOST)
     for element in tree.getroot().xpath("//*[local-name()='property']"):
-        name = "value" if element.get("name") == USERS_FILE_PROPERTY else "file"
+        name = "value" if element.get("name") in PLACE_PROPERTIES else "file"
         if element.get(name):
             element.set(name, str(source.parent.absolute() / element.get(name)))
     for element in tree.getroot().xpath("//*[local-name()='nat']"):

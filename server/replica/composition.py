@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..certificates import server_tls
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
 from ..context import ReplicaContext
@@ -45,6 +46,7 @@ def make_context(
         log.line,
         log.announce,
         accept_code_change,
+        tls=server_tls(config, server, declared, reactor.seconds, log.line),
     )
     return context, log
 

@@ -1,11 +1,11 @@
 """The listeners of a replica, one for each of its networks."""
 
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from ...hachannel.transport.addresses import listening_interface
-from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..context import ReplicaContext
 from ..network.listener import InboundHandler, Listener
 from ..network.source_check import SourceCheck
@@ -33,18 +33,23 @@ class Listeners:
         """Listen on all networks. Raises StartError; the networks before the failed one stay open then."""
         context = self._context
         check = self.source_check
+        tls = context.tls
+        proven = context.settings.secret is not None or (tls is not None and tls.mode == "required")
         if check is not None:
             check.prepare()
         for network in context.replica.networks:
             listener = Listener(
-                DirectWriteReactor(context.reactor),
+                context.peer_reactor,
                 self.handlers,
                 secret=context.settings.secret,
                 log=context.log,
                 count=context.metrics.count,
                 settings=context.settings.link,
                 client_port=context.replica.client_port,
-                check_source=None if check is None or context.settings.secret is not None else check.check,
+                check_source=None if check is None or proven else check.check,
+                check_certificate=None
+                if check is None or tls is None
+                else partial(check.check_certificate, plain_allowed=tls.mode != "required"),
                 is_known=None if check is None else check.is_known,
             )
             listener.listen(network.port, listening_interface(network.host))

@@ -7,7 +7,6 @@ from typing import Any
 from ...hachannel import Message, ProtocolError, Seat, decode_message
 from ...hachannel.transport.connection import SILENCE
 from ...hachannel.transport.connector import NO_ADDRESS, NOBODY_LISTENS
-from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.sending import send_messages
 from ...hachannel.transport.transport import ChannelTransport
@@ -101,7 +100,7 @@ class PeerConnections:
             context.replica.id,
             self.addresses.in_domain(),
             self,
-            DirectWriteReactor(context.reactor),
+            context.peer_reactor,
             self._handshake,
             context.log,
             context.settings.link,

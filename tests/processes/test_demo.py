@@ -16,6 +16,8 @@ import pytest
 from quorate.demo.story import SAMPLE
 from quorate.server.config import load
 
+from ..long import only_long
+
 pytestmark = pytest.mark.processes
 
 LONG_S = 600.0
@@ -118,6 +120,7 @@ def test_ctrl_c_stops_every_process_and_cleans_up(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     load(SAMPLE).server("s1").durability == "memory", reason="the server would come back without its agents"
 )
+@only_long
 def test_servers_killed_by_hand_come_back_with_their_agents(tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     with demo(tmp_path, "--rows", "20000") as running:

@@ -21,6 +21,8 @@ from quorate.replay.java import find_java, wrapper_home
 from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
 
+from ..long import only_long
+
 pytestmark = pytest.mark.spark
 
 CODE = """
@@ -183,6 +185,7 @@ def test_agents_are_run_again_by_workers_that_were_sent_all_code(
     assert {agent["skipped"] for agent in found["rerun"]["agents"]} == {""}
 
 
+@only_long
 def test_a_module_that_was_not_sent_is_one_sentence(cluster: Cluster, traced: tuple[Path, Path]) -> None:
     done = run(cluster, "verify", str(traced[1]))
     assert done.returncode == 3

@@ -133,6 +133,7 @@ class FakeContext:
         self.homes = self.local_context = False
         self.peers = [(0, "localhost", args), (1, "localhost", "2561"), (2, "far.example", "2562 60")]
         self.reactor = Reactor()
+        self.client_reactor = self.reactor
         self.accepting = True
         self.lines: list[str] = []
         self.counts: dict[str, int] = {}

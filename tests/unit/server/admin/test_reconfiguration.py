@@ -97,6 +97,7 @@ class Cluster:
                 name="s0", id=0, durability=self.durability, replicas=[SimpleNamespace(id=0, host="h")]
             ),
             endpoints=[Endpoint(id, "h", id) for id in range(3)],
+            endpoint=Endpoint,
             ask_at=self.ask_at,
             ask=self.ask,
             trusts=lambda host: self.secret is not None or host == "h",

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from OpenSSL.crypto import X509
 from twisted.internet.task import Clock
 
 from quorate.hachannel import Seat
@@ -12,6 +13,7 @@ from quorate.server.network.addresses import Addresses, ReplicaAddress, encode_a
 from quorate.server.network.hello import ADMIN, CHANNEL, NETWORK, Hello, NotNow, ProtocolError
 from quorate.server.network.host_addresses import LOOKUP_AGAIN_S, HostAddresses
 from quorate.server.network.source_check import SourceCheck
+from quorate.tls.files import read_certificates
 
 HERE = "10.0.0.1"
 
@@ -194,3 +196,53 @@ def test_a_host_that_does_not_resolve_is_named(rig: Rig) -> None:
     del rig.names.names["one"]
     with pytest.raises(ProtocolError, match=r"one \(not found here\)"):
         rig.replica(1, "10.0.0.2")
+
+
+class Proven:
+    """A connection over which TLS has proven the certificate in a file; None: it has proven none."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+
+    def getPeerCertificate(self) -> X509 | None:
+        return None if self._file is None else X509.from_cryptography(read_certificates(self._file)[0])
+
+
+@pytest.mark.parametrize(
+    ("hello", "hosts"),
+    [
+        (Hello(CHANNEL, {"replica": 1}, b""), ["one"]),
+        (Hello(CHANNEL, {"replica": 2}, b""), ["other", "gate"]),
+        (Hello(NETWORK, {"server": 1}, b""), ["far"]),
+        (Hello(CHANNEL, {"replica": 9}, b""), ["any"]),
+    ],
+)
+def test_with_tls_a_certificate_is_for_a_host_of_the_replica_or_server(
+    rig, certificates, hello, hosts
+) -> None:
+    rig.check.check_certificate(hello, Proven(certificates.server("its", *hosts).certificate))
+
+
+def test_a_certificate_for_another_host_is_refused_with_both_names(rig, certificates) -> None:
+    its = Proven(certificates.server("its", "two").certificate)
+    with pytest.raises(ProtocolError, match="replica 1 of s0 is for two, and not for one; make one for"):
+        rig.check.check_certificate(Hello(CHANNEL, {"replica": 1}, b""), its)
+    with pytest.raises(ProtocolError, match="server 1 is for two, and not for far"):
+        rig.check.check_certificate(Hello(NETWORK, {"server": 1}, b""), its)
+    # That of a client is for no host.
+    with pytest.raises(ProtocolError, match="is for no host"):
+        rig.check.check_certificate(
+            Hello(NETWORK, {"server": 1}, b""), Proven(certificates.client("far").certificate)
+        )
+
+
+def test_servers_without_a_certificate_pass_only_while_tls_is_not_required(rig) -> None:
+    hello = Hello(CHANNEL, {"replica": 1}, b"")
+    with pytest.raises(ProtocolError, match="TLS wants a certificate of replica 1 of s0, and none came"):
+        rig.check.check_certificate(hello, Proven(None))
+    rig.check.check_certificate(hello, Proven(None), plain_allowed=True)
+    rig.check.check_certificate(hello, object(), plain_allowed=True)
+
+
+def test_administrators_need_no_certificate(rig) -> None:
+    rig.check.check_certificate(Hello(ADMIN, {}, b""), Proven(None))
