@@ -10,8 +10,10 @@ from .builtin import Created, CreateFailed
 from .context import Context
 from .ids import FIRST_CONNECTION_STAMP, AgentId, outside
 from .notification import Notification
+from .permissions import Permissions
 from .presence import DescribeHomes, DrainHome, HomeDrained, Homes, HomesChanged, Moved
 from .proxy import CLIENT_TOPIC, CloseConnection, ConnectionEnded, MasterChanged, ProxyAgent
+from .rights import Grant
 
 __all__ = [
     "DEFAULT_MAX_CONNECTIONS",
@@ -50,6 +52,8 @@ class Open(Notification, name="quorate.connection.open"):
     """Number of the handshake of the client."""
     balance: str = ""
     """How clients are divided among the replicas: see `balance`."""
+    grants: list[Grant] | None = None
+    """The rights of the user, see `rights`; None: none are set."""
 
 
 @attrs.frozen
@@ -109,9 +113,8 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
         proxy = AgentId(here, here, FIRST_CONNECTION_STAMP + self.opened)
         self.opened += 1
         state = {
-            "user": note.user,
+            "permissions": Permissions(note.user, note.administrator, note.grants),
             "idle_timeout_s": note.idle_timeout_s,
-            "administrator": note.administrator,
             "home": note.home,
             "attempt": note.attempt,
         }

@@ -12,8 +12,8 @@ import msgspec
 
 from .activity import OUTCOME_TYPES
 from .agent import Agent, reacts
-from .builtin import FAILURES, Create, ExceptionNotification, UnknownAgent
-from .client_addresses import names_id, recipient, refusal
+from .builtin import FAILURES, ExceptionNotification, UnknownAgent
+from .client_addresses import recipient
 from .client_output import (
     MAX_OUTPUT_BYTES,
     MAX_OUTPUT_NOTES,
@@ -34,11 +34,10 @@ from .envelope import MAX_REQUEST, Opaque
 from .ids import (
     AgentId,
     connection_manager,
-    factory,
     outside,
 )
-from .lifecycle import REMOTE_TYPES
 from .notification import Notification, decode, encode
+from .permissions import Permissions
 from .presence import (
     ClientMoved,
     ClientSuspected,
@@ -49,6 +48,7 @@ from .presence import (
     Trust,
     Unwatch,
 )
+from .rights import NOT_PERMITTED, Grant
 
 __all__ = [
     "CLIENT_INPUT",
@@ -147,6 +147,8 @@ class Reopen(Notification, name="quorate.connection.reopen"):
     """Number of the handshake of the client."""
     local: bool = False
     """What groups have for the client is at one replica only."""
+    grants: list[Grant] | None = None
+    """The rights of the user, see `rights`; None: none are set."""
 
 
 @attrs.frozen
@@ -167,6 +169,8 @@ class ReopenRefused(Notification, name="quorate.connection.reopen-refused"):
     """It is that of this user, but the client has connected again meanwhile."""
     home: int | None = None
     """The replica that has what groups have for the client: it must connect there."""
+    taken: str = ""
+    """The connection is ended, since its user has lost a right that it uses: a sentence."""
 
 
 @attrs.frozen
@@ -213,10 +217,8 @@ _decode_page = msgspec.msgpack.Decoder(list[ServerNote]).decode
 class ProxyAgent(Agent, name="quorate.proxy"):
     """One client connection. Lives until the client closes it or is silent for too long."""
 
-    user: str
+    permissions: Permissions
     idle_timeout_s: float = 60.0
-    administrator: bool = False
-    """Whether the user may create and administer agents, as of the last opening."""
     last_in: int = 0
     """Number of the last notification accepted from the client."""
     last_out: int = 0
@@ -271,8 +273,12 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if ctx.sender != outside(ctx.agent.host):
             self._stray(ctx, note)
             return
-        if note.user != self.user:
+        if note.user != self.permissions.user:
             ctx.send(ctx.sender, ReopenRefused())
+            return
+        if taken := self.permissions.renew(note.administrator, note.grants):
+            ctx.send(ctx.sender, ReopenRefused(taken=taken))
+            self._end(ctx, "closed", taken)
             return
         if note.home is not None:
             if note.attempt < self.attempt:
@@ -283,7 +289,6 @@ class ProxyAgent(Agent, name="quorate.proxy"):
                 return
             self._move(ctx, note.home, note.attempt)
         self.last_heard_ns = ctx.now_ns
-        self.administrator = note.administrator
         self._acknowledge(note.out_ack)
         self._resume_waiting(ctx)
         ctx.send(
@@ -364,7 +369,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self._tell_presence(ctx)
 
     def _presence(self) -> ConnectionPresence:
-        return ConnectionPresence(self.user, self.home, self.attempt, self.suspected)
+        return ConnectionPresence(self.permissions.user, self.home, self.attempt, self.suspected)
 
     def _tell_presence(self, ctx: Context) -> None:
         for watcher in self.presence:
@@ -435,34 +440,22 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         """
         try:
             to = recipient(ctx, note.to)
-            refusal = self._refusal(ctx, to, note)
+            refusal, lacking = self.permissions.refusal(ctx, to, note.type, note.payload)
+            error = "PermissionError"
+            if lacking:
+                error = NOT_PERMITTED if self.permissions.grants is not None else error
+                ctx.emit(CLIENT_TOPIC, ClientDenied(self.permissions.user, f"{note.type} to {to}"))
             if note.type in OUTCOME_TYPES:
                 refusal = "clients may not send outcomes of activities"
             if refusal:
                 refusing = to if isinstance(to, AgentId) else ctx.agent
-                failure: Notification = ExceptionNotification(refusing, note.type, "PermissionError", refusal)
+                failure: Notification = ExceptionNotification(refusing, note.type, error, refusal)
             else:
-                ctx.forward(to, note.type, note.payload, note.request, checked=self.administrator)
+                ctx.forward(to, note.type, note.payload, note.request, checked=self.permissions.administrator)
                 return
         except ValueError:
             failure = UnknownAgent(str(note.to), note.type)
         self._queue_output(ctx, ctx.agent, failure.type_name, encode(failure), note.request)
-
-    def _refusal(self, ctx: Context, to: AgentId | str, note: ClientNote) -> str:
-        """Return why a client may not send a notification to an agent; "" when it may."""
-        if not isinstance(to, AgentId) or to == ctx.agent:
-            return ""
-        if to != factory(to.host) or note.type not in REMOTE_TYPES:
-            return refusal(to)
-        if not self.administrator:
-            ctx.emit(CLIENT_TOPIC, ClientDenied(self.user, f"{note.type} to {to}"))
-            return (
-                f"user {self.user} may not create or administer agents; the property administrators of the "
-                "server names the users who may"
-            )
-        if note.type == Create.type_name and names_id(note.payload):
-            return "a client may not choose the id of an agent; leave it to the server"
-        return ""
 
     def _queue_output(self, ctx: Context, sender: AgentId, type: str, payload: bytes, request: int) -> None:
         if len(payload) > MAX_OUTPUT_BYTES:
@@ -559,7 +552,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         answer."""
         reason = (
             f"{waiting.notes} notifications of {waiting.size_bytes} bytes wait for client {ctx.agent} of "
-            f"user {self.user} already; a server holds at most {MAX_WAITING_NOTES} of them and "
+            f"user {self.permissions.user} already; a server holds at most {MAX_WAITING_NOTES} of them and "
             f"{MAX_WAITING_BYTES} bytes for a client: send again when it has received some"
         )
         failure = ExceptionNotification(ctx.agent, note.type, "Backlog", reason)

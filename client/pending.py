@@ -10,8 +10,10 @@ from ..agents.builtin import ExceptionNotification, UnknownAgent
 from ..agents.envelope import Opaque
 from ..agents.ids import FACTORY_ADDRESS, AgentId
 from ..agents.notification import Notification, decode, has_name, known_type, read
+from ..agents.rights import NOT_PERMITTED
 from .errors import (
     ConnectionClosed,
+    NotPermitted,
     QuorateClientError,
     ReactionError,
     UnexpectedReply,
@@ -57,14 +59,16 @@ class Waiter(Protocol):
 def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
     """Decode a reply; `types` are the classes that the caller accepts, all known ones if there are none.
 
-    Raises `ReactionError`, `UnhandledTypeError`, `UnknownAgentError` for the failures that the platform
-    reports, and `UnexpectedReply`.
+    Raises `NotPermitted`, `ReactionError`, `UnhandledTypeError`, `UnknownAgentError` for the failures that
+    the platform reports, and `UnexpectedReply`.
     """
     if note.type == ExceptionNotification.type_name:
         failure = decode(ExceptionNotification, note.payload)
         if failure.error == "Unhandled":
             text = failure.message or f"agent {failure.agent} has no handler for {failure.type}"
             raise UnhandledTypeError(text, failure)
+        if failure.error == NOT_PERMITTED:
+            raise NotPermitted(failure.message)
         raise ReactionError(
             f"agent {failure.agent} failed on {failure.type}: {failure.error}: {failure.message}", failure
         )

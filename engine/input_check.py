@@ -37,7 +37,11 @@ class InputCheck(EngineState):
         if note.type == CLIENT_INPUT and _CREATE in note.payload:
             cell = self.find(note.to)
             # Nobody else may have a module imported.
-            if cell is not None and isinstance(cell.agent, ProxyAgent) and cell.agent.administrator:
+            if (
+                cell is not None
+                and isinstance(cell.agent, ProxyAgent)
+                and cell.agent.permissions.administrator
+            ):
                 return self._checked_input(note)
         return self._factory.checked(note) if self._to_factory(note) else note
 

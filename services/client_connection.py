@@ -16,6 +16,7 @@ from ..agents.proxy import (
     ClientInput,
     ClientOutput,
 )
+from ..agents.rights import Grant
 from ..client.errors import ProtocolError
 from ..client.frames import (
     MAGIC,
@@ -120,6 +121,10 @@ class ClientConnection(TwistedProtocol):
 
     def __init__(self, owner: ConnectionOwner, reactor: ClockPort, settings: LinkSettings):
         self.proxy: AgentId | None = None
+        self.user = ""
+        """The user that has logged in; "" before."""
+        self.grants: list[Grant] | None = None
+        """The rights of the user, as of the last handshake; None: none are set."""
         self.attempt = 0
         """Number of the client's handshake: the latest one of a connection wins."""
         self.peer = "?"

@@ -220,6 +220,9 @@ class ClientConnections(Service):
             if refused is not None and refused.replaced:
                 link.send_bye(ByeCode.REPLACED, ELSEWHERE)
                 return
+            if refused is not None and refused.taken:
+                link.send_bye(ByeCode.CLOSED, refused.taken)
+                return
             if refused is not None and refused.home is not None:
                 place = f"{self.ctx.server_name}.{refused.home}"
                 link.send_bye(ByeCode.UNAVAILABLE, f"the groups of this connection are at replica {place}")
@@ -288,6 +291,8 @@ class ClientConnections(Service):
 
     def _handle_emission(self, proxy: AgentId, message: msgspec.Struct) -> None:
         if isinstance(message, ClientDenied):
+            if proxy not in self._routes:
+                return
             self.ctx.count("denied")
             self.log(f"user {message.user} of connection {proxy} was denied {message.text}")
             return

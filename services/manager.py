@@ -12,7 +12,9 @@ from ..agents.manager import ConnectionManagerAgent
 from ..agents.notification import Notification, decode, encode
 from ..agents.presence import HomeLimits, HomesChanged
 from ..agents.proxy import MasterChanged
+from ..agents.rights import Grant
 from .base import ServerView, Service, ServiceContext, ServiceError
+from .rights import RIGHTS_FILE_PROPERTY, RightsFile
 from .users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
 
 __all__ = ["ConnectionManager", "create_manager", "note_from_service"]
@@ -47,13 +49,19 @@ class ConnectionManager(Service):
 
     Further users are in the file that the property ``users_file`` names, their passwords hashed; `quorate
     passwd` writes it. Without any user every client is refused. The property ``administrators`` names the
-    users who may create, delete and pause agents; without it nobody may.
+    users who may create, delete and pause agents; without it nobody may. The property ``rights_file`` names
+    the file with the rights of all others; without it they may send to every agent.
     """
 
     scope = "replica"
 
     def __init__(self) -> None:
         self._users = Users()
+        self._rights = RightsFile("", lambda _: None)
+        self._version = 0
+        """How often files of users or rights were read so far."""
+        self.watches = False
+        """Whether there are files of users or rights, which may change."""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
         """Read the users; create the connection manager agent when the cluster has none yet.
@@ -63,6 +71,8 @@ class ConnectionManager(Service):
         self._users = Users(
             args, ctx.setting(ADMINISTRATORS_PROPERTY), ctx.setting(USERS_FILE_PROPERTY), ctx.log
         )
+        self._rights = RightsFile(ctx.setting(RIGHTS_FILE_PROPERTY), ctx.log)
+        self.watches = bool(ctx.setting(RIGHTS_FILE_PROPERTY) or ctx.setting(USERS_FILE_PROPERTY))
         started = create_manager(ctx)
 
         def created(reply: Note) -> None:
@@ -81,6 +91,23 @@ class ConnectionManager(Service):
     def verify(self, user: str, password: str) -> "Deferred[bool | None]":
         """Check a password. Fires with whether it is that of the user; None: too many are being checked."""
         return self._users.verify(user, password)
+
+    def grants(self, user: str) -> list[Grant] | None:
+        """Return the rights of a user; None: no rights are set, or the user administers."""
+        if self._users.administers(user):
+            return None
+        return self._rights.of(user, self._users.groups(user))
+
+    def knows(self, user: str) -> bool:
+        """Return whether there is such a user with a password."""
+        return self._users.knows(user)
+
+    def changed(self) -> bool:
+        """Return whether users or rights have changed since the last call. Reads their files if they have."""
+        before, read = self._version, self._users.refresh()
+        again = self._rights.refresh()
+        self._version = read
+        return again or read != before
 
     def administers(self, user: str) -> bool:
         """Return whether the user may create and administer agents from a client."""

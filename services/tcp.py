@@ -30,6 +30,8 @@ from .manager import ConnectionManager, note_from_service
 __all__ = ["ProxySettings", "TcpProxyService"]
 
 
+RIGHTS_S: Final = 1.0
+"""Seconds after which the files of users and rights are looked at again."""
 DRAINED: Final = "this replica is being drained of clients; connect to another one"
 
 
@@ -133,6 +135,22 @@ class TcpProxyService(ClientConnections):
                 "stop the program that uses it or change the port in the configuration"
             ) from None
 
+        if self._users.watches:
+            self._look_at_rights()
+
+    def _look_at_rights(self) -> None:
+        """Send clients whose rights have changed, or whose user is gone, through the handshake again."""
+        if self._stopped:
+            return
+        assert self._users is not None
+        self.ctx.reactor.callLater(RIGHTS_S, self._look_at_rights)
+        if not self._users.changed():
+            return
+        for link in list(self.links):
+            gone = not link.proven_user and not self._users.knows(link.user)
+            if link.user and (gone or link.grants != self._users.grants(link.user)):
+                link.send_bye(ByeCode.UNAVAILABLE, "the rights of the user have changed; connect again")
+
     @property
     def port(self) -> int:
         """The number of the port that the service listens on."""
@@ -214,6 +232,7 @@ class TcpProxyService(ClientConnections):
             link.send_bye(ByeCode.AUTHENTICATION, "wrong user or password")
             return
         self._failed_logins.succeeded(link.host, hello.user)
+        link.user, link.grants = hello.user, self._users.grants(hello.user)
         if hello.connection is None:
             request = Open(
                 hello.user,
@@ -223,6 +242,7 @@ class TcpProxyService(ClientConnections):
                 home=self._home,
                 attempt=link.attempt,
                 balance=self._balance,
+                grants=link.grants,
             )
             note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
             self._request(link, note, lambda reply: self._opened(link, reply))
@@ -238,7 +258,13 @@ class TcpProxyService(ClientConnections):
         self._routes.setdefault(proxy, []).append(link)
         administrator = self._users.administers(hello.user)
         reopen = Reopen(
-            hello.user, hello.out_ack, administrator, self._home, link.attempt, self.ctx.local_context
+            hello.user,
+            hello.out_ack,
+            administrator,
+            self._home,
+            link.attempt,
+            self.ctx.local_context,
+            link.grants,
         )
         note = note_from_service(self.ctx, proxy, reopen)
         self._request(link, note, lambda reply: self._reopened(link, proxy, reply))

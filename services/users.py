@@ -12,6 +12,7 @@ from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
 from ..text_files import reason
+from ..tls.files import stamp
 from .base import ServiceError
 from .passwords import UserEntry, hash_password, matches, read_users
 
@@ -23,8 +24,6 @@ USERS_FILE_PROPERTY: Final = "users_file"
 """The file with further users, which `quorate passwd` writes."""
 MAX_CHECKS: Final = 64
 """Passwords that are checked at a time; a client that comes then is told to try again."""
-
-Stamp = tuple[int, int, int]
 
 
 class _Secret:
@@ -69,7 +68,8 @@ class Users:
         self._nobody = _Secret(os.urandom(16).hex())
         self._log = log
         self._path = Path(file) if file else None
-        self._stamp: Stamp | None = None
+        self._stamp: tuple[int, int, int] | None = None
+        self._reads = 0
         self._entries: dict[str, UserEntry] = {}
         self._right: dict[str, tuple[str, _Secret]] = {}
         """By user of the file: the hash, and the password that was right for it."""
@@ -119,6 +119,16 @@ class Users:
         """Return whether the user may administer from a client."""
         return user in self._administrators
 
+    def knows(self, user: str) -> bool:
+        """Return whether there is such a user."""
+        return user in self._users or user in self._entries
+
+    def refresh(self) -> int:
+        """Read the file again if it has changed. Return how often it was read so far."""
+        if self._path is not None:
+            self._refresh(self._path)
+        return self._reads
+
     def groups(self, user: str) -> tuple[str, ...]:
         """Return the groups of a user of the file."""
         entry = self._entries.get(user)
@@ -127,7 +137,7 @@ class Users:
     def _refresh(self, path: Path) -> None:
         """Read the file again if it has changed. What cannot be read changes nothing."""
         try:
-            if _stamp(path) != self._stamp:
+            if stamp(path) != self._stamp:
                 self._read(path)
                 self._problem = ""
                 self._log(f"the users of {path} were read again: {len(self._entries)}")
@@ -138,13 +148,8 @@ class Users:
                 self._log(problem)
 
     def _read(self, path: Path) -> None:
-        stamp = _stamp(path)
         # A file that is wrong is read again only when it has changed again.
-        self._stamp = stamp
+        self._stamp = stamp(path)
         self._entries = read_users(path)
+        self._reads += 1
         self._right = {user: known for user, known in self._right.items() if user in self._entries}
-
-
-def _stamp(path: Path) -> Stamp:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -14,6 +14,7 @@ from .digest import (
     AGENT_MODULES_PROPERTY,
     INSECURE_NETWORK_PROPERTY,
     REPLICATED_PROPERTIES,
+    RIGHTS_FILE_PROPERTY,
     SECRET_PROPERTY,
     TLS_MODE_PROPERTY,
     TLS_PROPERTIES,
@@ -131,6 +132,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     INSECURE_NETWORK_PROPERTY: _boolean,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
     "rehome_s": _seconds,
+    RIGHTS_FILE_PROPERTY: _any,
     SECRET_PROPERTY: _secret,
     "snapshot_bytes": _COUNT_FROM_1,
     "snapshot_entries": _COUNT_FROM_1,

@@ -17,6 +17,9 @@ from quorate.agents import (
     encode,
 )
 from quorate.agents.proxy import ClientInput, ClientNote, ClientOutput
+from quorate.services import ServiceError
+
+from .conftest import Deposit
 
 
 class Client:
@@ -128,3 +131,76 @@ def test_a_key_that_has_created_another_agent_is_refused(bench, create):
     again, other = client.ask(create("bob", key="k"), create("carol", key="k"))
     assert again.type == Created.type_name
     assert "give each agent a key of its own" in decode(CreateFailed, other.payload).reason
+
+
+@pytest.fixture
+def rights(tmp_path):
+    file = tmp_path / "rights"
+    file.write_text("user:alice alice send\neveryone bob@s1 send\n")
+    return file
+
+
+@pytest.fixture
+def limited(make_bench, rights):
+    return make_bench(settings={"administrators": "root", "rights_file": str(rights)})
+
+
+def refused(answers) -> str:
+    (answer,) = answers
+    failure = decode(ExceptionNotification, answer.payload)
+    assert failure.error == "NotPermitted"
+    return failure.message
+
+
+def balance(bench):
+    return bench.harness.agent("alice").balance
+
+
+@pytest.mark.parametrize("to", ["alice", "alice@s0"])
+def test_a_user_sends_to_the_agents_that_a_line_names(limited, to):
+    before = balance(limited)
+    Client(limited, "alice", "secret").ask(Deposit(5), to=to)
+    assert balance(limited) == before + 5
+
+
+@pytest.mark.parametrize("to", ["bob", "bob@s0", "alice@s1", "bob@1", "#0.0.1025"])
+def test_another_name_another_server_and_an_id_are_other_names(limited, to):
+    text = refused(Client(limited, "alice", "secret").ask(Deposit(5), to=to))
+    shown = {"bob@s0": "bob", "bob@1": "bob@number 1"}.get(to, to)
+    assert text == f"user alice has no right to send to {shown}"
+    assert any("was denied" in line for line in limited.ctx.lines)
+    assert limited.ctx.counts["denied"] == 1
+
+
+def test_an_administrator_has_all_rights(limited):
+    before = balance(limited)
+    Client(limited).ask(Deposit(5), to="alice")
+    assert balance(limited) == before + 5
+
+
+def test_a_right_that_is_given_later_counts_for_the_same_connection(limited, rights):
+    client = Client(limited, "alice", "secret")
+    rights.write_text("user:alice * send\n")
+    limited.ctx.pass_time(1.1)
+    bye = limited.heard(client.tcp)[-1]
+    assert bye.text == "the rights of the user have changed; connect again"
+    client.tcp, _ = limited.opened(user="alice", password="secret", connection=client.welcome.connection)
+    before = balance(limited)
+    client.ask(Deposit(5), to="#0.0.1025")
+    assert balance(limited) == before + 5
+
+
+def test_a_wrong_file_changes_nothing_and_the_log_says_so(limited, rights):
+    client = Client(limited, "alice", "secret")
+    rights.write_text("user:alice * fly\n")
+    limited.ctx.pass_time(1.1)
+    assert any("the former rights stay: line 1: 'fly' is not one of" in line for line in limited.ctx.lines)
+    before = balance(limited)
+    client.ask(Deposit(5), to="alice")
+    assert balance(limited) == before + 5
+
+
+def test_a_server_does_not_start_with_a_wrong_file(make_bench, rights):
+    rights.write_text("alice * send\n")
+    with pytest.raises(ServiceError, match="cannot be read: line 1: 'alice' is not user:NAME"):
+        make_bench(settings={"rights_file": str(rights)})
