@@ -58,8 +58,7 @@ class ConnectionManager(Service):
     def __init__(self) -> None:
         self._users = Users()
         self._rights = RightsFile("", lambda _: None)
-        self._version = 0
-        """How often files of users or rights were read so far."""
+        self._rights_read = 0
         self.watches = False
         """Whether there are files of users or rights, which may change."""
 
@@ -102,12 +101,10 @@ class ConnectionManager(Service):
         """Return whether there is such a user with a password."""
         return self._users.knows(user)
 
-    def changed(self) -> bool:
-        """Return whether users or rights have changed since the last call. Reads their files if they have."""
-        before, read = self._version, self._users.refresh()
-        again = self._rights.refresh()
-        self._version = read
-        return again or read != before
+    def version(self) -> int:
+        """Read the files of users and rights again if they have changed. Return how often that was so far."""
+        self._rights_read += self._rights.refresh()
+        return self._users.refresh() + self._rights_read
 
     def administers(self, user: str) -> bool:
         """Return whether the user may create and administer agents from a client."""

@@ -108,6 +108,7 @@ class TcpProxyService(ClientConnections):
         self._users: ConnectionManager | None = None
         self._failed_logins = FailedLogins()
         self._balance = ""
+        self._rights_version = 0
         self._drained = False
         """An administrator has ordered the clients to use other replicas."""
 
@@ -144,7 +145,9 @@ class TcpProxyService(ClientConnections):
             return
         assert self._users is not None
         self.ctx.reactor.callLater(RIGHTS_S, self._look_at_rights)
-        if not self._users.changed():
+        version, former = self._users.version(), self._rights_version
+        self._rights_version = version
+        if version == former:
             return
         for link in list(self.links):
             gone = not link.proven_user and not self._users.knows(link.user)

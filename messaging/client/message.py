@@ -42,6 +42,11 @@ class Message:
         """The body as bytes, as it was sent."""
         return self._pack.body(self._index)
 
+    @property
+    def encoding(self) -> str | None:
+        """How the body is encoded, see `bodies`; None for bytes."""
+        return _text(self._value("encoding"))
+
     @cached_property
     def body(self) -> Body:
         """The body: bytes, text, a dict, a list or a notification. Raises ValueError if it cannot be read."""

@@ -19,7 +19,14 @@ from ..agents.protocol import (
     Rejected,
 )
 from .destinations import Destination
-from .errors import MessageTooLarge, NoSuchDestination, SessionClosed, refusal, rejection
+from .errors import (
+    MessageTooLarge,
+    NoSuchDestination,
+    SessionClosed,
+    TransactionRolledBack,
+    refusal,
+    rejection,
+)
 from .hub import Hub
 from .replies import Reply, complete_all, fail_all
 
@@ -157,6 +164,11 @@ class ProducerCore:
             self._drained.append((self._serial + len(self._unsent), waiter))
 
     @property
+    def idle(self) -> bool:
+        """Whether the producer is open and has nothing to send, to wait for or to commit."""
+        return self._open and not (self._unsent or self._unconfirmed or self._room or self.sent_parts)
+
+    @property
     def all_sent(self) -> bool:
         """Whether nothing waits for credit."""
         return not self._unsent
@@ -168,8 +180,10 @@ class ProducerCore:
     def discard(self, transaction: int) -> None:
         """Forget messages of a transaction that are not sent yet."""
         kept = deque(each for each in self._unsent if each.transaction != transaction)
+        dropped = [each.waiter for each in self._unsent if each.transaction == transaction]
         self._unsent_bytes = sum(len(each.body) for each in kept)
         self._unsent = kept
+        fail_all(dropped, TransactionRolledBack("the transaction was rolled back"))
 
     def flush(self) -> None:
         """Send what waits, as far as there is credit."""

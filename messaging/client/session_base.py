@@ -382,9 +382,8 @@ class SessionBase:
 
     # Transactions
 
-    def _participants(self) -> list[tuple[str, int]]:
-        """Return the destinations of the transaction, and how many notifications were sent to each for it."""
-        number = self._transaction
+    def _participants(self, number: int) -> list[tuple[str, int]]:
+        """Return the destinations of a transaction, and how many notifications were sent to each for it."""
         parts: dict[str, int] = {}
         for endpoint in self._endpoints():
             sent = endpoint.sent_parts.pop(number, 0)
@@ -407,7 +406,8 @@ class SessionBase:
         if waiting:
             waiting[0].when_sent(lambda: self._when_sent(done, end))
             return
-        number, parts = self._transaction, self._participants()
+        number = self._transaction
+        parts = self._participants(number)
         self._transaction = next(self._hub.transactions)
         ended = next((each.error for each in self._producers.values() if each.error is not None), None)
         if ended is not None and not self._closed:
@@ -452,7 +452,7 @@ class SessionBase:
         for producer in self._producers.values():
             producer.discard(number)
         self._hub.flush()
-        parts = self._participants()
+        parts = self._participants(number)
         self._transaction = next(self._hub.transactions)
         self._end_transaction(number, parts)
         self._recover(done)

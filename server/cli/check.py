@@ -6,7 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..config import CLIENT_SERVICES, Config, ConfigError, Replica, Server, load
+from ..config import PORT_SERVICES, Config, ConfigError, Replica, Server, load
 
 
 @click.command(
@@ -106,7 +106,7 @@ def _services(replica: Replica) -> list[str]:
     """Return the names of the services, with client ports; other arguments may be secret."""
     port = replica.client_port
     return [
-        f"{service.short_name} {port}" if service.class_name in CLIENT_SERVICES else service.short_name
+        f"{service.short_name} {port}" if service.class_name in PORT_SERVICES else service.short_name
         for service in replica.services
     ]
 

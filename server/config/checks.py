@@ -10,7 +10,7 @@ from .digest import USERS_FILE_PROPERTY
 from .mesh import check_mesh_services
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .report import Report, quoted
-from .servers import CLIENT_SERVICES, CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
+from .servers import CONNECTION_MANAGER, PORT_SERVICES, TCP_PROXY_SERVICE, Nat, Replica, Server
 
 MAX_REPLICAS = 15
 """Every replica processes all entries: more replicas make a cluster slower, not faster."""
@@ -122,7 +122,7 @@ def _check_ports(draft: Draft, report: Report) -> None:
             used = [(network.port, network.line, "network") for network in replica.networks]
             for service in replica.services:
                 word = service.args.split()[:1]
-                if service.class_name in CLIENT_SERVICES and word and word[0].isascii() and word[0].isdigit():
+                if service.class_name in PORT_SERVICES and word and word[0].isascii() and word[0].isdigit():
                     used.append((int(word[0]), service.line, service.short_name))
             for port, line, what in used:
                 if not 0 < port <= 65535 or not replica.host:

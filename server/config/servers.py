@@ -8,8 +8,11 @@ import attrs
 CONNECTION_MANAGER = "quorate.services.manager:ConnectionManager"
 TCP_PROXY_SERVICE = "quorate.services.tcp:TcpProxyService"
 MESH_SERVICE = "quorate.mesh.service:MeshService"
+STOMP_SERVICE = "quorate.gateways.stomp.service:StompService"
 CLIENT_SERVICES = (TCP_PROXY_SERVICE, MESH_SERVICE)
-"""Services that clients connect to; their arguments begin with the port."""
+"""Services that clients of Quorate connect to; their arguments begin with the port."""
+PORT_SERVICES = (*CLIENT_SERVICES, STOMP_SERVICE)
+"""Services whose arguments begin with a port that they listen on."""
 
 MAX_ID = 65535
 """The largest id of a server or replica: an AgentId has 16 bits for each."""

@@ -6,12 +6,13 @@ from ...agents.origin import raised_at
 from .imports import import_problem, one_line
 from .joram import ALIASES, is_encrypted, is_java
 from .report import quoted, suggestion
-from .servers import CLIENT_SERVICES, CONNECTION_MANAGER, MESH_SERVICE, TCP_PROXY_SERVICE
+from .servers import CONNECTION_MANAGER, MESH_SERVICE, PORT_SERVICES, STOMP_SERVICE, TCP_PROXY_SERVICE
 
 BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",
     TCP_PROXY_SERVICE: "TcpProxyService",
     MESH_SERVICE: "MeshService",
+    STOMP_SERVICE: "StompService",
 }
 _BY_SHORT_NAME = {short: name for name, short in BUILT_IN.items()}
 
@@ -47,8 +48,8 @@ def class_problem(declared: str, check_import: bool) -> str | None:
         return None
     if is_java(declared) and is_encrypted(declared):
         return (
-            f"{quoted(declared)} encrypts its connections, and Quorate has no such service; declare "
-            "TcpProxyService behind a TLS proxy, or remove it."
+            f"{quoted(declared)} encrypts its connections; declare TcpProxyService instead, which does so "
+            "with the properties tls_certificate, tls_key and tls_ca."
         )
     if is_java(declared):
         return f"{quoted(declared)} is a Java service that Quorate does not have{_services_hint(declared)}"
@@ -95,7 +96,7 @@ def _class_import_problem(class_name: str) -> str | None:
 def args_problem(class_name: str, args: str) -> str | None:
     """Return what is wrong with the args of a built-in service, as one sentence; None if nothing is."""
     words = args.split()
-    if class_name in CLIENT_SERVICES and port_of(words[0] if words else "") is None:
+    if class_name in PORT_SERVICES and port_of(words[0] if words else "") is None:
         name = BUILT_IN[class_name]
         if not words:
             return f'{name} needs the port clients connect to; write args="2560".'

@@ -10,7 +10,7 @@ from typing import Any, Final
 from lxml import etree
 
 from ...client.url import SCHEME
-from ..config import CLIENT_SERVICES, load
+from ..config import PORT_SERVICES, load
 from ..config.digest import PLACE_PROPERTIES
 from ..config.service_classes import resolve
 
@@ -73,7 +73,7 @@ def _with_ports(tree: Any) -> tuple[list[Any], list[Any]]:
         tag = etree.QName(element).localname
         if tag == "network":
             networks.append(element)
-        elif tag == "service" and resolve(element.get("class", "")) in CLIENT_SERVICES:
+        elif tag == "service" and resolve(element.get("class", "")) in PORT_SERVICES:
             services.append(element)
     return networks, services
 

@@ -18,6 +18,7 @@ PACKAGES = (
     "client",
     "demo",
     "engine",
+    "gateways",
     "groups",
     "hachannel",
     "mesh",
@@ -45,6 +46,11 @@ ARROWS: dict[str, set[str]] = {
         *("client", "hachannel.transport", "server.admin", "server.cli", "server.config"),
         *("services.base", "services.daemon_base", "services.failed_logins", "services.users"),
         "tls",
+    },
+    # Servers of other protocols, on the messaging of a server.
+    "gateways": {
+        *("agents", "client", "hachannel.transport", "messaging", "tls"),
+        *("services.base", "services.failed_logins", "services.manager"),
     },
     # What stands between a mesh and the destinations of a server knows both.
     "bridge": {"agents", "client", "hachannel.transport", "mesh", "messaging.agents", "services.base", "tls"},
@@ -82,6 +88,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
         *("peer_frames", "store", "client_link", "trace", "service", "client", "commands"),
     ),
+    "gateways": ("session", "stomp"),
     "bridge": ("ways", "notes", "inlet", "outlet", "running", "service"),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
@@ -127,6 +134,7 @@ HOMES = {
         "tls/openssl.py",
         "bridge/running.py",
         "bridge/service.py",
+        "gateways/stomp/service.py",
         "groups/service.py",
         "groups/local_contexts.py",
         "mesh/client_link.py",
@@ -151,6 +159,7 @@ PURE = (
     "agents/",
     "engine/",
     "hachannel/",
+    *(f"gateways/stomp/{name}.py" for name in ("frames", "requests", "subscription", "session")),
     *(f"bridge/{name}.py" for name in ("ways", "notes", "inlet", "outlet")),
     "groups/agents/",
     "groups/home_stream.py",

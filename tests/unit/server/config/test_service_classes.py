@@ -26,7 +26,7 @@ SERVICES = {
     ),
     "TLS of Joram": (
         "<service class='org.objectweb.joram.mom.proxies.tcp.SSLTcpProxyService' args='2560'/>",
-        "SSLTcpProxyService' encrypts its connections, and Quorate has no such service; declare",
+        "SSLTcpProxyService' encrypts its connections; declare TcpProxyService instead",
     ),
     "TLS elsewhere in Joram": (
         "<service class='org.ow2.joram.rest.HttpsService' args='2560'/>",
@@ -35,7 +35,7 @@ SERVICES = {
     "TLS without a module": (
         "<service class='SSLTcpProxyService' args='2560'/>",
         "write package.module:Class; the built-in services are ConnectionManager, "
-        "TcpProxyService and MeshService.",
+        "TcpProxyService, MeshService and StompService.",
     ),
     "almost Java": (
         "<service class='org.objectweb.joram.mom.proxies.tcp.TcpProxyServic'/>",

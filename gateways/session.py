@@ -1,0 +1,269 @@
+"""Messaging for the connections of foreign clients: producers by name, consumers that push, any transactions.
+
+One session is one client. It runs in the loop of its connection, and keeps to what a foreign protocol needs:
+outcomes are told to functions, and one connection has several transactions at a time.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..agents import ColumnValue
+from ..client.connection_base import ConnectionBase
+from ..client.frames import DEFAULT_MAX_FRAME
+from ..messaging.agents.protocol import Settlement
+from ..messaging.client.consumer import ConsumerCore, ConsumerOptions
+from ..messaging.client.destinations import Destination, Topic
+from ..messaging.client.errors import MessageTooLarge, MessagingError
+from ..messaging.client.message import Message
+from ..messaging.client.producer import Outgoing, ProducerCore
+from ..messaging.client.session_base import Ack, SessionBase
+
+__all__ = ["Done", "GatewaySession", "Pushing"]
+
+OVERHEAD: Final = 16
+"""Bytes of a column besides its name and its value."""
+ENVELOPE: Final = 2048
+"""Bytes of the frame around a message."""
+MAX_PRODUCERS: Final = 100
+"""Destinations to which a client sends, beyond which producers are closed that have nothing to send."""
+
+Done = Callable[[BaseException | None], None]
+"""Is told how something has ended: None for well."""
+
+
+class _Outcome:
+    """A waiter that tells a function."""
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._over = False
+
+    def done(self) -> bool:
+        return self._over
+
+    def set_result(self, result: Any, /) -> None:
+        del result
+        self._end(None)
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self._end(exception)
+
+    def _end(self, error: BaseException | None) -> None:
+        if not self._over:
+            self._over = True
+            self._done(error)
+
+
+def _ignore(_: BaseException | None) -> None:
+    pass
+
+
+class Pushing:
+    """A consumer that calls a function with each message, while it may; both settler and receiver."""
+
+    def __init__(
+        self,
+        session: "GatewaySession",
+        destination: Destination,
+        deliver: Callable[[Message], None],
+        ended: Callable[[BaseException], None],
+    ) -> None:
+        """ended: is called when the destination ends the consumer."""
+        self.destination = destination
+        self._session = session
+        self._deliver = deliver
+        self._ended = ended
+        self._paused = False
+        self._waiting = False
+        self._closed = False
+        self._running = False
+        self.core = session.new_consumer(destination, self)
+
+    def pause(self) -> None:
+        """Deliver nothing: the client does not read."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Deliver again."""
+        self._paused = False
+        self._next()
+
+    def opened(self, error: BaseException | None) -> None:
+        """Begin to deliver, once the consumer is open."""
+        if error is None:
+            self._next()
+
+    def close(self, done: Done) -> None:
+        """Close the consumer. What is not settled returns to the destination."""
+        self._closed = True
+        self.core.close(_Outcome(done))
+
+    def _next(self) -> None:
+        """Deliver what has come, and wait for more."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            while not (self._paused or self._waiting or self._closed):
+                if self.core.buffer:
+                    self._take(self.core.buffer.popleft())
+                else:
+                    self._waiting = True
+                    self.core.receive(self)
+        finally:
+            self._running = False
+
+    def _take(self, message: Message) -> None:
+        self.core.saw(message.number)
+        self._deliver(message)
+
+    # As the receiver of the core
+
+    def done(self) -> bool:
+        """Return whether nothing is waited for."""
+        return not self._waiting
+
+    def set_result(self, message: Message, /) -> None:
+        """Take a message."""
+        self._waiting = False
+        self._take(message)
+        self._next()
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Take the end of the consumer."""
+        self._waiting = False
+        closed, self._closed = self._closed, True
+        if not closed:
+            self._ended(error)
+
+    def settle(self, message: Message, settlement: Settlement, delay_ms: int = 0) -> None:
+        """Messages are settled by their numbers."""
+        del settlement, delay_ms
+        raise MessagingError(f"{message!r} is settled by its number")
+
+
+class GatewaySession(SessionBase):
+    """The messaging of one foreign client."""
+
+    def __init__(
+        self, connection: ConnectionBase, client_id: str = "", max_frame: int = DEFAULT_MAX_FRAME
+    ) -> None:
+        """max_frame: bytes of the largest frame of the connection."""
+        super().__init__(connection, Ack.INDIVIDUAL, client_id=client_id)
+        self._max_bytes = max_frame - ENVELOPE
+        self._recent: OrderedDict[str, ProducerCore] = OrderedDict()
+        """Producers by address, the one that was used last at the end."""
+        self._numbers: dict[str, int] = {}
+        """Of open transactions."""
+
+    def new_consumer(self, destination: Destination, settler: Pushing) -> ConsumerCore:
+        """Return a consumer that is not open."""
+        core = ConsumerCore(self._hub, destination, settler)
+        self._consumers.append(core)
+        return core
+
+    def publish(
+        self,
+        destination: Destination,
+        data: bytes,
+        columns: Mapping[str, ColumnValue],
+        transaction: str,
+        done: Done,
+    ) -> None:
+        """Send a message. `done` is told when the destination has it."""
+        size = len(data) + sum(OVERHEAD + len(f"{name}{value}".encode()) for name, value in columns.items())
+        if size > self._max_bytes:
+            text = f"the message has {size} bytes with its headers; {self._max_bytes} are allowed"
+            done(MessageTooLarge(text))
+            return
+        try:
+            producer = self._producer(destination)
+            producer.send(Outgoing(data, dict(columns), _Outcome(done), self._number(transaction)))
+        except Exception as error:
+            done(error)
+
+    def _producer(self, destination: Destination) -> ProducerCore:
+        address = destination.address
+        found = self._recent.get(address)
+        if found is not None and found.error is None:
+            self._recent.move_to_end(address)
+            return found
+        made = self._recent[address] = self._producers[address] = ProducerCore(self._hub, destination)
+        made.open(_Outcome(_ignore))
+        if len(self._recent) > MAX_PRODUCERS:
+            self._close_idle()
+        return made
+
+    def _close_idle(self) -> None:
+        for address, producer in list(self._recent.items())[:-1]:
+            if producer.idle:
+                del self._recent[address], self._producers[address]
+                producer.close(_Outcome(_ignore))
+                return
+
+    def subscribe(self, pushing: Pushing, options: ConsumerOptions, done: Done) -> None:
+        """Open a consumer."""
+
+        def opened(error: BaseException | None) -> None:
+            done(error)
+            pushing.opened(error)
+
+        pushing.core.open(options, _Outcome(opened))
+
+    def unsubscribe(self, pushing: Pushing, done: Done) -> None:
+        """Close a consumer."""
+        if pushing.core in self._consumers and not pushing.core.sent_parts:
+            self._consumers.remove(pushing.core)
+        pushing.close(done)
+
+    def end_durable(self, topic: Topic, name: str, done: Done) -> None:
+        """End a durable subscription."""
+        self._unsubscribe(topic, name, _Outcome(done))
+
+    def settle(
+        self, pushing: Pushing, numbers: tuple[int, ...], settlement: Settlement, transaction: str
+    ) -> None:
+        """Settle messages: see `sync`. What an ended consumer had is settled by nobody."""
+        if pushing.core.error is None:
+            for number in numbers:
+                pushing.core.settle(number, settlement, self._number(transaction))
+
+    def sync(self, done: Done) -> None:
+        """Tell `done` when the server has all that was settled so far."""
+        self._hub.acknowledged(_Outcome(done))
+
+    def _number(self, transaction: str) -> int:
+        if not transaction:
+            return 0
+        number = self._numbers.get(transaction)
+        if number is None:
+            number = self._numbers[transaction] = next(self._hub.transactions)
+        return number
+
+    def commit(self, transaction: str, done: Done) -> None:
+        """Make all of a transaction take effect."""
+        number = self._numbers.pop(transaction, None)
+        if number is None:
+            done(None)
+            return
+        self._commit_number(number, done)
+
+    def _commit_number(self, number: int, done: Done) -> None:
+        self._hub.flush()
+        waiting = [each for each in self._recent.values() if each.error is None and not each.all_sent]
+        if waiting:
+            waiting[0].when_sent(lambda: self._commit_number(number, done))
+            return
+        parts = self._participants(number)
+        self._send_commit(number, parts, _Outcome(done))
+
+    def rollback(self, transaction: str, done: Done) -> None:
+        """Give a transaction up."""
+        number = self._numbers.pop(transaction, None)
+        if number is not None:
+            for producer in self._recent.values():
+                producer.discard(number)
+            self._hub.flush()
+            self._end_transaction(number, self._participants(number))
+        done(None)
