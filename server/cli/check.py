@@ -103,10 +103,11 @@ def _acknowledgement(server: Server) -> str:
 
 
 def _services(replica: Replica) -> list[str]:
-    """Return the names of the services, with client ports; other arguments may be secret."""
-    port = replica.client_port
+    """Return the names of the services, with their ports; other arguments may be secret."""
     return [
-        f"{service.short_name} {port}" if service.class_name in PORT_SERVICES else service.short_name
+        f"{service.short_name} {service.args.split()[0]}"
+        if service.class_name in PORT_SERVICES
+        else service.short_name
         for service in replica.services
     ]
 
