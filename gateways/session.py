@@ -71,7 +71,6 @@ class Pushing:
     ) -> None:
         """ended: is called when the destination ends the consumer."""
         self.destination = destination
-        self._session = session
         self._deliver = deliver
         self._ended = ended
         self._paused = False

@@ -1,5 +1,6 @@
 """The users of a server, and the agent that opens their connections."""
 
+from collections.abc import Callable
 from typing import Final
 
 from twisted.internet.defer import Deferred
@@ -21,6 +22,8 @@ __all__ = ["ConnectionManager", "create_manager", "note_from_service"]
 
 START_TIMEOUT_S: Final = 30.0
 """Time for the agent to be created when the first master starts."""
+LOOK_S: Final = 1.0
+"""Seconds after which the files of users and rights are looked at again."""
 CREATE_KEY: Final = "quorate.connection-manager"
 
 
@@ -58,9 +61,10 @@ class ConnectionManager(Service):
     def __init__(self) -> None:
         self._users = Users()
         self._rights = RightsFile("", lambda _: None)
-        self._rights_read = 0
-        self.watches = False
-        """Whether there are files of users or rights, which may change."""
+        self._reads = 0
+        """How often the file of users was read when it was looked at last."""
+        self._followers: list[Callable[[], None]] = []
+        self._stopped = False
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
         """Read the users; create the connection manager agent when the cluster has none yet.
@@ -71,7 +75,9 @@ class ConnectionManager(Service):
             args, ctx.setting(ADMINISTRATORS_PROPERTY), ctx.setting(USERS_FILE_PROPERTY), ctx.log
         )
         self._rights = RightsFile(ctx.setting(RIGHTS_FILE_PROPERTY), ctx.log)
-        self.watches = bool(ctx.setting(RIGHTS_FILE_PROPERTY) or ctx.setting(USERS_FILE_PROPERTY))
+        self._reactor = ctx.reactor
+        if ctx.setting(RIGHTS_FILE_PROPERTY) or ctx.setting(USERS_FILE_PROPERTY):
+            self._look()
         started = create_manager(ctx)
 
         def created(reply: Note) -> None:
@@ -97,14 +103,32 @@ class ConnectionManager(Service):
             return None
         return self._rights.of(user, self._users.groups(user))
 
-    def knows(self, user: str) -> bool:
-        """Return whether there is such a user with a password."""
-        return self._users.knows(user)
+    def follow_changes(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the files of users or rights were read again."""
+        self._followers.append(callback)
 
-    def version(self) -> int:
-        """Read the files of users and rights again if they have changed. Return how often that was so far."""
-        self._rights_read += self._rights.refresh()
-        return self._users.refresh() + self._rights_read
+    def outdated(self, user: str, grants: list[Grant] | None, proven: bool) -> bool:
+        """Return whether a client that was let in with these rights would not be any more.
+
+        proven: its certificate has proven its user, who need not be among those with a password.
+        """
+        return (not proven and not self._users.knows(user)) or grants != self.grants(user)
+
+    def stop(self) -> None:
+        """Look at the files no more."""
+        self._stopped = True
+
+    def _look(self) -> None:
+        """Read the files again if they have changed, from time to time."""
+        if self._stopped:
+            return
+        self._reactor.callLater(LOOK_S, self._look)
+        before = self._reads
+        again = self._rights.refresh()
+        self._reads = self._users.refresh()
+        if again or self._reads != before:
+            for follower in self._followers:
+                follower()
 
     def administers(self, user: str) -> bool:
         """Return whether the user may create and administer agents from a client."""

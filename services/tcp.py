@@ -30,8 +30,6 @@ from .manager import ConnectionManager, note_from_service
 __all__ = ["ProxySettings", "TcpProxyService"]
 
 
-RIGHTS_S: Final = 1.0
-"""Seconds after which the files of users and rights are looked at again."""
 DRAINED: Final = "this replica is being drained of clients; connect to another one"
 
 
@@ -108,7 +106,6 @@ class TcpProxyService(ClientConnections):
         self._users: ConnectionManager | None = None
         self._failed_logins = FailedLogins()
         self._balance = ""
-        self._rights_version = 0
         self._drained = False
         """An administrator has ordered the clients to use other replicas."""
 
@@ -135,23 +132,13 @@ class TcpProxyService(ClientConnections):
                 f"port {settings.port} of {ctx.host} cannot be listened on ({reason}); "
                 "stop the program that uses it or change the port in the configuration"
             ) from None
+        self._users.follow_changes(self._rights_changed)
 
-        if self._users.watches:
-            self._look_at_rights()
-
-    def _look_at_rights(self) -> None:
+    def _rights_changed(self) -> None:
         """Send clients whose rights have changed, or whose user is gone, through the handshake again."""
-        if self._stopped:
-            return
         assert self._users is not None
-        self.ctx.reactor.callLater(RIGHTS_S, self._look_at_rights)
-        version, former = self._users.version(), self._rights_version
-        self._rights_version = version
-        if version == former:
-            return
         for link in list(self.links):
-            gone = not link.proven_user and not self._users.knows(link.user)
-            if link.user and (gone or link.grants != self._users.grants(link.user)):
+            if link.user and self._users.outdated(link.user, link.grants, bool(link.proven_user)):
                 link.send_bye(ByeCode.UNAVAILABLE, "the rights of the user have changed; connect again")
 
     @property

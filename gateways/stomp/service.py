@@ -34,7 +34,6 @@ MAX_CONNECTIONS: Final = 10_000
 MAX_WAITING: Final = 1000
 MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 """Requests of a client that are not done, beyond which nothing more is read from it."""
-RIGHTS_S: Final = 1.0
 CLOSE_S: Final = 5.0
 """Time for a client to read the last bytes."""
 PUBLISHING: Final = "quorate.message.open-producer"
@@ -330,7 +329,6 @@ class StompService(Service):
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
         self._failed_logins = FailedLogins()
-        self._rights_version = 0
         self._stopped = False
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:  # noqa: ARG002
@@ -352,7 +350,7 @@ class StompService(Service):
                 f"({getattr(cause, 'strerror', None) or cause}); stop the program that uses it or change the "
                 "port in the configuration"
             ) from None
-        ctx.reactor.callLater(RIGHTS_S, self._look_at_rights)
+        self._users.follow_changes(self._rights_changed)
 
     def stop(self) -> "Deferred[None] | None":
         """Stop listening, and end every client: it then looks for the new master."""
@@ -401,17 +399,10 @@ class StompService(Service):
             self._failed_logins.succeeded(link.host, user)
             link.admit(user, self._users.grants(user))
 
-    def _look_at_rights(self) -> None:
-        """End clients whose user is gone, or has lost a right."""
-        if self._stopped:
-            return
+    def _rights_changed(self) -> None:
+        """End clients whose rights have changed, or whose user is gone."""
         assert self._users is not None
-        self._ctx.reactor.callLater(RIGHTS_S, self._look_at_rights)
-        version, former = self._users.version(), self._rights_version
-        self._rights_version = version
-        if version == former:
-            return
         for link in list(self.links):
-            gone = not proven_user(link.transport) and not self._users.knows(link.user)
-            if link.user and (gone or link.grants != self._users.grants(link.user)):
+            proven = bool(proven_user(link.transport))
+            if link.user and self._users.outdated(link.user, link.grants, proven):
                 link.end("the rights of the user have changed; connect again")
