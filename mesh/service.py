@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.threads import deferToThreadPool
@@ -25,6 +24,7 @@ from ..hachannel.transport.timer import Timer
 from ..services.base import ServiceError
 from ..services.daemon_base import CommandRefused, DaemonContext, DaemonEvent, DaemonService
 from ..services.failed_logins import FailedLogins
+from ..services.listening import listen
 from ..services.users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
 from ..tls.layer import proven_user
 from .client_link import IDLE_TIMEOUT_S, ClientLink
@@ -107,20 +107,12 @@ class MeshService(DaemonService):
         self._members = self._daemon.state.directory.members
         self._timer = Timer(self._daemon.deadline, ctx.reactor, ctx.reactor.seconds, self._tick)
         self._pool = ThreadPool(1, 1, "mesh disk")
+        interface = ctx.setting("client_interface", listening_interface(ctx.host))
         try:
-            self._port = ctx.client_reactor.listenTCP(
-                int(words[0]),
-                _Listener(self),
-                interface=ctx.setting("client_interface", listening_interface(ctx.host)),
-            )
-        except CannotListenError as error:
-            cause: object = cast("Any", error).socketError
+            self._port = listen(ctx, int(words[0]), _Listener(self), interface)
+        except ServiceError:
             self._log.close()
-            raise ServiceError(
-                f"port {words[0]} of {ctx.host} cannot be listened on "
-                f"({getattr(cause, 'strerror', None) or cause}); stop the program that uses it or change the "
-                "port in the configuration"
-            ) from None
+            raise
         self._pool.start()
         self._follow_members()
         self._after()

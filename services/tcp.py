@@ -5,11 +5,10 @@ Source: HA Joram specification, sections 5.1.2 to 5.1.6. `ClientConnections` car
 service accepts them on a port, and checks users and passwords.
 """
 
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
@@ -25,6 +24,7 @@ from .base import ServiceContext, ServiceError
 from .client_connection import ClientConnection
 from .client_connections import UNKNOWN, ClientConnections
 from .failed_logins import FailedLogins
+from .listening import listen
 from .manager import ConnectionManager, note_from_service
 
 __all__ = ["ProxySettings", "TcpProxyService"]
@@ -121,17 +121,7 @@ class TcpProxyService(ClientConnections):
         self._balance = settings.balance
         if ctx.homes:
             self._ask_drained()
-        try:
-            self._port = ctx.client_reactor.listenTCP(
-                settings.port, _Listener(self), interface=settings.interface
-            )
-        except CannotListenError as error:
-            cause: object = cast("Any", error).socketError
-            reason = getattr(cause, "strerror", None) or cause
-            raise ServiceError(
-                f"port {settings.port} of {ctx.host} cannot be listened on ({reason}); "
-                "stop the program that uses it or change the port in the configuration"
-            ) from None
+        self._port = listen(ctx, settings.port, _Listener(self), settings.interface)
         self._users.follow_changes(self._rights_changed)
 
     def _rights_changed(self) -> None:

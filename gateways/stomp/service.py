@@ -1,9 +1,8 @@
 """The service that STOMP clients connect to."""
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as TwistedProtocol
@@ -20,6 +19,7 @@ from ...messaging.client.errors import TransactionRolledBack
 from ...messaging.client.message import Message
 from ...services.base import Service, ServiceContext, ServiceError
 from ...services.failed_logins import FailedLogins
+from ...services.listening import listen
 from ...services.manager import ConnectionManager
 from ...tls.layer import proven_user
 from ..session import GatewaySession, Pushing
@@ -341,15 +341,7 @@ class StompService(Service):
         if self._users is None:
             raise ServiceError("StompService needs the users of a ConnectionManager; declare that before it")
         interface = ctx.setting("client_interface", listening_interface(ctx.host))
-        try:
-            self._port = ctx.client_reactor.listenTCP(int(words[0]), _Listener(self), interface=interface)
-        except CannotListenError as error:
-            cause: object = cast("Any", error).socketError
-            raise ServiceError(
-                f"port {words[0]} of {ctx.host} cannot be listened on "
-                f"({getattr(cause, 'strerror', None) or cause}); stop the program that uses it or change the "
-                "port in the configuration"
-            ) from None
+        self._port = listen(ctx, int(words[0]), _Listener(self), interface)
         self._users.follow_changes(self._rights_changed)
 
     def stop(self) -> "Deferred[None] | None":

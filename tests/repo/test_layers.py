@@ -44,13 +44,13 @@ ARROWS: dict[str, set[str]] = {
     # The daemons of a mesh use connections and frames of the others, and neither channel, engine nor agents.
     "mesh": {
         *("client", "hachannel.transport", "server.admin", "server.cli", "server.config"),
-        *("services.base", "services.daemon_base", "services.failed_logins", "services.users"),
-        "tls",
+        *("services.base", "services.daemon_base", "services.failed_logins", "services.listening"),
+        *("services.users", "tls"),
     },
     # Servers of other protocols, on the messaging of a server.
     "gateways": {
         *("agents", "client", "hachannel.transport", "messaging", "tls"),
-        *("services.base", "services.failed_logins", "services.manager"),
+        *("services.base", "services.failed_logins", "services.listening", "services.manager"),
     },
     # What stands between a mesh and the destinations of a server knows both.
     "bridge": {"agents", "client", "hachannel.transport", "mesh", "messaging.agents", "services.base", "tls"},
