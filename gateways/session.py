@@ -8,15 +8,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..agents import ColumnValue
+from ..agents import ColumnValue, Pack
 from ..client.connection_base import ConnectionBase
 from ..client.frames import DEFAULT_MAX_FRAME
-from ..messaging.agents.protocol import Settlement
+from ..messaging.agents.protocol import Browse, Browsed, Flow, Refused, Settlement
 from ..messaging.client.consumer import ConsumerCore, ConsumerOptions
-from ..messaging.client.destinations import Destination, Topic
+from ..messaging.client.destinations import Destination, Queue, Topic
 from ..messaging.client.errors import MessageTooLarge, MessagingError
 from ..messaging.client.message import Message
 from ..messaging.client.producer import Outgoing, ProducerCore
+from ..messaging.client.replies import Reply
 from ..messaging.client.session_base import Ack, SessionBase
 
 __all__ = ["Done", "GatewaySession", "Pushing"]
@@ -25,6 +26,12 @@ OVERHEAD: Final = 16
 """Bytes of a column besides its name and its value."""
 ENVELOPE: Final = 2048
 """Bytes of the frame around a message."""
+FEW: Final = 16
+"""Credit of a client below which the window of its consumer follows it exactly."""
+MAX_WINDOW: Final = 50_000
+"""Messages that a client may have unsettled, whatever credit it gives."""
+_BEYOND: Final = 2**62
+"""A number that no message has."""
 MAX_PRODUCERS: Final = 100
 """Destinations to which a client sends, beyond which producers are closed that have nothing to send."""
 
@@ -55,6 +62,19 @@ class _Outcome:
             self._done(error)
 
 
+class _Made(_Outcome):
+    """A waiter that tells a function its result."""
+
+    def __init__(self, made: Callable[[Any], None], failed: Done) -> None:
+        super().__init__(failed)
+        self._made = made
+
+    def set_result(self, result: Any, /) -> None:
+        if not self._over:
+            self._over = True
+            self._made(result)
+
+
 def _ignore(_: BaseException | None) -> None:
     pass
 
@@ -66,17 +86,28 @@ class Pushing:
         self,
         session: "GatewaySession",
         destination: Destination,
-        deliver: Callable[[Message], None],
+        deliver: Callable[[Message], bool | None],
         ended: Callable[[BaseException], None],
+        credit: int | None = None,
     ) -> None:
-        """ended: is called when the destination ends the consumer."""
+        """deliver: returns False if the client does not want the message now. ended: is called when the
+        destination ends the consumer. credit: see `give`; None: any number.
+        """
         self.destination = destination
+        self._session = session
+        self.durable: tuple[str, str] | None = None
+        """The client and the name of its durable subscription."""
+        self._credit = credit
+        self._window = 0
+        self._outstanding = 0
+        """Messages that were delivered, and are not settled."""
         self._deliver = deliver
         self._ended = ended
         self._paused = False
         self._waiting = False
         self._closed = False
         self._running = False
+        self._opened = False
         self.core = session.new_consumer(destination, self)
 
     def pause(self) -> None:
@@ -91,7 +122,44 @@ class Pushing:
     def opened(self, error: BaseException | None) -> None:
         """Begin to deliver, once the consumer is open."""
         if error is None:
+            self._opened = True
+            self._fit()
             self._next()
+
+    def give(self, credit: int) -> None:
+        """Deliver so many messages from now on, then wait for the next call."""
+        self._credit = credit
+        if not credit and self._waiting:
+            self._waiting = False
+            self.core.cancel_receive(self)
+        self._fit()
+        self._next()
+
+    def settled(self, count: int) -> None:
+        """Learn that the client has settled messages."""
+        self._outstanding = max(0, self._outstanding - count)
+        if self._credit is not None and self._credit < FEW:
+            self._fit()
+
+    def _fit(self) -> None:
+        """Have the destination send as many as the client can take: others may want the rest."""
+        if self._credit is not None and self._opened:
+            window = min(self._outstanding + self._credit, MAX_WINDOW)
+            if window != self._window:
+                self._window = window
+                self._session.resize(self, window)
+
+    def drain(self, done: Done) -> None:
+        """Tell `done` when no message waits for the credit that there is: it is used up, or none is left."""
+
+        def again(error: BaseException | None) -> None:
+            if error is None:
+                self._session.probe(self, done)
+            else:
+                done(error)
+
+        # A destination delivers in the turn after the one in which it learns of a window.
+        self._session.probe(self, again)
 
     def close(self, done: Done) -> None:
         """Close the consumer. What is not settled returns to the destination."""
@@ -104,7 +172,7 @@ class Pushing:
             return
         self._running = True
         try:
-            while not (self._paused or self._waiting or self._closed):
+            while not (self._paused or self._waiting or self._closed or self._credit == 0):
                 if self.core.buffer:
                     self._take(self.core.buffer.popleft())
                 else:
@@ -114,8 +182,14 @@ class Pushing:
             self._running = False
 
     def _take(self, message: Message) -> None:
+        if self._deliver(message) is False:
+            self._credit = 0
+            self.core.buffer.appendleft(message)
+            return
         self.core.saw(message.number)
-        self._deliver(message)
+        if self._credit is not None:
+            self._credit -= 1
+            self._outstanding += 1
 
     # As the receiver of the core
 
@@ -145,11 +219,9 @@ class Pushing:
 class GatewaySession(SessionBase):
     """The messaging of one foreign client."""
 
-    def __init__(
-        self, connection: ConnectionBase, client_id: str = "", max_frame: int = DEFAULT_MAX_FRAME
-    ) -> None:
+    def __init__(self, connection: ConnectionBase, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         """max_frame: bytes of the largest frame of the connection."""
-        super().__init__(connection, Ack.INDIVIDUAL, client_id=client_id)
+        super().__init__(connection, Ack.INDIVIDUAL)
         self._max_bytes = max_frame - ENVELOPE
         self._recent: OrderedDict[str, ProducerCore] = OrderedDict()
         """Producers by address, the one that was used last at the end."""
@@ -182,14 +254,14 @@ class GatewaySession(SessionBase):
         except Exception as error:
             done(error)
 
-    def _producer(self, destination: Destination) -> ProducerCore:
+    def _producer(self, destination: Destination, done: Done = _ignore) -> ProducerCore:
         address = destination.address
         found = self._recent.get(address)
         if found is not None and found.error is None:
             self._recent.move_to_end(address)
             return found
         made = self._recent[address] = self._producers[address] = ProducerCore(self._hub, destination)
-        made.open(_Outcome(_ignore))
+        made.open(_Outcome(done))
         if len(self._recent) > MAX_PRODUCERS:
             self._close_idle()
         return made
@@ -216,9 +288,50 @@ class GatewaySession(SessionBase):
             self._consumers.remove(pushing.core)
         pushing.close(done)
 
-    def end_durable(self, topic: Topic, name: str, done: Done) -> None:
+    def end_durable(self, topic: Topic, name: str, client_id: str, done: Done) -> None:
         """End a durable subscription."""
-        self._unsubscribe(topic, name, _Outcome(done))
+        self._unsubscribe(topic, name, _Outcome(done), client_id)
+
+    def prepare(self, destination: Destination, done: Done) -> None:
+        """Tell `done` whether messages can be sent to a destination."""
+        found = self._recent.get(destination.address)
+        if found is not None and found.error is None:
+            done(None)
+            return
+        try:
+            self._producer(destination, done)
+        except Exception as error:
+            done(error)
+
+    def make_temporary(
+        self, kind: type[Queue] | type[Topic], made: Callable[[Destination], None], failed: Done
+    ) -> None:
+        """Make a destination that lives until `delete_temporary`, or until the connection ends."""
+        self._make_temporary(kind, "", _Made(made, failed))
+
+    def delete_temporary(self, destination: Destination) -> None:
+        """Delete a destination that `make_temporary` has made."""
+        self._delete_temporary(destination)
+
+    def resize(self, pushing: "Pushing", window: int) -> None:
+        """Let a consumer have so many messages unsettled."""
+        core = pushing.core
+        if core.error is None and not self._hub.extension.ended:
+            self._hub.extension.post(core.address, Flow(core.number, window))
+
+    def probe(self, pushing: "Pushing", done: Done) -> None:
+        """Tell `done` when all has come that the destination had for a consumer when this was called."""
+
+        def answered(_: object) -> None:
+            done(None)
+
+        reply = Reply(answered, done, pushing.destination)
+        request = Browse(_BEYOND)
+        self._hub.extension.request(pushing.core.address, request, reply, (Browsed, Refused))
+
+    def browse(self, queue: Destination, after: int, read: Callable[[Pack], None], failed: Done) -> None:
+        """Read a page of copies of messages: those with numbers above `after`."""
+        self._browse(queue, after, _Made(read, failed))
 
     def settle(
         self, pushing: Pushing, numbers: tuple[int, ...], settlement: Settlement, transaction: str
@@ -227,6 +340,7 @@ class GatewaySession(SessionBase):
         if pushing.core.error is None:
             for number in numbers:
                 pushing.core.settle(number, settlement, self._number(transaction))
+            pushing.settled(len(numbers))
 
     def sync(self, done: Done) -> None:
         """Tell `done` when the server has all that was settled so far."""

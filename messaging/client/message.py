@@ -122,6 +122,15 @@ class Message:
         return None if address is None else address_of(address)
 
     @property
+    def persistent(self) -> bool:
+        """Whether the sender has waited until the destination had it."""
+        return self._value("mode") != "NON_PERSISTENT"
+
+    def kept(self, column: str) -> str | None:
+        """Return what a service for foreign clients has kept in a column of its own."""
+        return _text(self._value(column))
+
+    @property
     def dead_reason(self) -> str | None:
         """In a dead message queue: why it is here."""
         return _text(self._value("dead_reason"))

@@ -265,7 +265,8 @@ class SessionBase:
                 core.recover()
         done.set_result(None)
 
-    def _unsubscribe(self, topic: Topic, name: str, done: Waiter) -> None:
+    def _unsubscribe(self, topic: Topic, name: str, done: Waiter, client_id: str | None = None) -> None:
+        client_id = self._client_id if client_id is None else client_id
         candidates = [address for address, _ in topic.candidates]
 
         def answered(answer: Notification) -> None:
@@ -284,7 +285,7 @@ class SessionBase:
 
         def ask() -> None:
             reply = Reply(answered, failed, topic)
-            request = Unsubscribe(name, self._client_id)
+            request = Unsubscribe(name, client_id)
             self._hub.extension.request(candidates.pop(0), request, reply, (Unsubscribed, Refused))
 
         ask()

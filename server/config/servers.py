@@ -9,9 +9,10 @@ CONNECTION_MANAGER = "quorate.services.manager:ConnectionManager"
 TCP_PROXY_SERVICE = "quorate.services.tcp:TcpProxyService"
 MESH_SERVICE = "quorate.mesh.service:MeshService"
 STOMP_SERVICE = "quorate.gateways.stomp.service:StompService"
+AMQP_SERVICE = "quorate.gateways.amqp.service:AmqpService"
 CLIENT_SERVICES = (TCP_PROXY_SERVICE, MESH_SERVICE)
 """Services that clients of Quorate connect to; their arguments begin with the port."""
-PORT_SERVICES = (*CLIENT_SERVICES, STOMP_SERVICE)
+PORT_SERVICES = (*CLIENT_SERVICES, STOMP_SERVICE, AMQP_SERVICE)
 """Services whose arguments begin with a port that they listen on."""
 
 MAX_ID = 65535

