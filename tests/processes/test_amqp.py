@@ -227,7 +227,8 @@ def test_qpid_jms_keeps_to_the_rules_of_jms(servers: Servers, class_path: str) -
     ports = amqp_ports(servers)
     opened(ports).close()
     url = ",".join(f"amqp://localhost:{port}" for port in ports)
-    program = java(class_path, f"failover:({url})")
+    # Without a bound the client would try a wrong password for ever.
+    program = java(class_path, f"failover:({url})?failover.maxReconnectAttempts=5")
     output, errors = program.communicate(timeout=10 * BOUND_S)
     lines = output.splitlines()
     assert [line for line in lines if not line.startswith("ok ")] == [], errors

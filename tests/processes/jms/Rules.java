@@ -55,7 +55,7 @@ public class Rules {
     // Parts
 
     private Connection connect(String options, String clientId) throws JMSException {
-        JmsConnectionFactory factory = new JmsConnectionFactory("root", "root", url + options);
+        JmsConnectionFactory factory = new JmsConnectionFactory("root", "root", url + options(options));
         Connection connection = factory.createConnection();
         open.add(connection);
         if (clientId != null) {
@@ -63,6 +63,10 @@ public class Rules {
         }
         connection.start();
         return connection;
+    }
+
+    private String options(String options) {
+        return url.contains("?") ? options.replace('?', '&') : options;
     }
 
     private Connection connect() throws JMSException {
