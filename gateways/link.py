@@ -12,9 +12,11 @@ from ..client.frames import DEFAULT_MAX_FRAME
 from ..client.twisted import TwistedConnection, tconnect
 from ..hachannel.transport.addresses import host_port, unmapped
 from ..hachannel.transport.ports import DelayedCallPort
+from ..messaging.agents.protocol import Browse, OpenConsumer, OpenProducer
 from ..messaging.client.destinations import Destination
 from ..messaging.client.errors import NotAllowed, TransactionRolledBack
 from ..services.base import ServiceContext
+from .requests import Close, Commit, Rollback
 from .session import GatewaySession
 
 __all__ = ["BROWSING", "CONSUMING", "PUBLISHING", "GatewayLink", "GatewayProtocol", "LinkOwner"]
@@ -24,9 +26,10 @@ MAX_WAITING_BYTES: Final = 4 * 1024 * 1024
 """Requests of a client that are not done, beyond which nothing more is read from it."""
 CLOSE_S: Final = 5.0
 """Time for a client to read the last bytes."""
-PUBLISHING: Final = "quorate.message.open-producer"
-CONSUMING: Final = "quorate.message.open-consumer"
-BROWSING: Final = "quorate.message.browse"
+PUBLISHING: Final = OpenProducer.type_name
+CONSUMING: Final = OpenConsumer.type_name
+BROWSING: Final = Browse.type_name
+"""What a right is needed for: see `checked`."""
 
 
 class GatewayProtocol(Protocol):
@@ -159,7 +162,15 @@ class GatewayLink(TwistedProtocol, Generic[Core]):
 
     def carry_out(self, request: Any) -> None:
         """Carry out a request of the protocol."""
-        raise NotImplementedError
+        match request:
+            case Commit(token, transaction):
+                self.messaging.commit(transaction, lambda error: self.ended(token, error))
+            case Rollback(token, transaction):
+                self.messaging.rollback(transaction, lambda error: self.ended(token, error))
+            case Close(reason):
+                self.close(reason)
+            case _:
+                raise AssertionError(request)
 
     def failed(self, token: int, error: BaseException) -> None:
         """Tell the protocol that a request has failed."""

@@ -256,8 +256,8 @@ class GatewaySession(SessionBase):
 
     def _producer(self, destination: Destination, done: Done = _ignore) -> ProducerCore:
         address = destination.address
-        found = self._recent.get(address)
-        if found is not None and found.error is None:
+        found = self._known(destination)
+        if found is not None:
             self._recent.move_to_end(address)
             return found
         made = self._recent[address] = self._producers[address] = ProducerCore(self._hub, destination)
@@ -265,6 +265,10 @@ class GatewaySession(SessionBase):
         if len(self._recent) > MAX_PRODUCERS:
             self._close_idle()
         return made
+
+    def _known(self, destination: Destination) -> ProducerCore | None:
+        found = self._recent.get(destination.address)
+        return found if found is not None and found.error is None else None
 
     def _close_idle(self) -> None:
         for address, producer in list(self._recent.items())[:-1]:
@@ -294,8 +298,7 @@ class GatewaySession(SessionBase):
 
     def prepare(self, destination: Destination, done: Done) -> None:
         """Tell `done` whether messages can be sent to a destination."""
-        found = self._recent.get(destination.address)
-        if found is not None and found.error is None:
+        if self._known(destination) is not None:
             done(None)
             return
         try:

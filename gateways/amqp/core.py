@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -113,7 +114,8 @@ class AmqpConnection:
     # What comes in
 
     def received(self, now: float, data: bytes) -> None:
-        """Take bytes of the client."""
+        """Take bytes of the client. Proton learns of the time in `data_to_send`, which follows."""
+        del now
         if self.closed:
             return
         if not self._sasl.over:
@@ -127,9 +129,6 @@ class AmqpConnection:
             return
         self._input += data
         self._feed()
-        if not self.closed:
-            self._deadline = self._transport.tick(now)
-            self._events()
 
     def tick(self, now: float) -> None:
         """Take note of the time: keep the connection alive, or give a silent client up."""
@@ -250,11 +249,7 @@ class AmqpConnection:
     def _dynamic(self, link: Any, terminus: Any, then: Callable[[Destination], None]) -> None:
         """Make the temporary destination that a client wants."""
         kind = kind_of(capabilities(terminus.capabilities)) or Kind.QUEUE
-
-        def failed(condition: str, text: str) -> None:
-            refuse_link(link, condition, text)
-
-        self._ask(lambda token: MakeTemporary(token, kind), then, failed)
+        self._ask(lambda token: MakeTemporary(token, kind), then, partial(refuse_link, link))
 
     _handlers: Final[dict[Any, Callable[[Any, Any], None]]] = {
         Event.CONNECTION_REMOTE_OPEN: _open_connection,

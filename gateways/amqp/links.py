@@ -6,13 +6,22 @@ import attrs
 
 from ...messaging.agents.protocol import Settlement
 from ...messaging.client.destinations import Destination
-from .engine import Delivery
+from .engine import Delivery, symbol
 
-__all__ = ["TRANSACTIONAL", "Consuming", "Producing", "Transaction", "settlement_of"]
+__all__ = ["SETTLEMENTS", "TRANSACTIONAL", "Consuming", "Producing", "Transaction", "settlement_of"]
 
 DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
 """States of a delivery that only transactions have."""
+SETTLEMENTS: Final[dict[Any, Settlement]] = {
+    Delivery.ACCEPTED: Settlement.ACCEPTED,
+    symbol("amqp:accepted:list"): Settlement.ACCEPTED,
+    Delivery.REJECTED: Settlement.REJECTED,
+    symbol("amqp:rejected:list"): Settlement.REJECTED,
+    Delivery.RELEASED: Settlement.RELEASED,
+    symbol("amqp:released:list"): Settlement.RELEASED,
+}
+"""By the outcomes that need no look at their fields, as numbers and as names."""
 
 
 @attrs.define(eq=False)
@@ -69,14 +78,8 @@ def settlement_of(state: Any, disposition: Any) -> Settlement | None:
 
     disposition: with ``failed`` and ``undeliverable``, for the outcome ``modified``.
     """
-    if state == Delivery.ACCEPTED:
-        return Settlement.ACCEPTED
-    if state == Delivery.REJECTED:
-        return Settlement.REJECTED
-    if state == Delivery.RELEASED:
-        return Settlement.RELEASED
     if state == Delivery.MODIFIED:
         if disposition.undeliverable:
             return Settlement.REJECTED
         return Settlement.RETURNED if disposition.failed else Settlement.RELEASED
-    return None
+    return SETTLEMENTS.get(state)

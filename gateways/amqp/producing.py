@@ -1,5 +1,6 @@
 """The links on which AMQP clients send, and their transactions. No I/O."""
 
+from functools import partial
 from typing import Any, Final, cast
 
 from ...messaging.client.destinations import Destination
@@ -14,8 +15,6 @@ from .terminus import capabilities
 
 __all__ = ["AmqpProducers"]
 
-INCOMING: Final = 4 * 1024 * 1024
-"""Bytes that a client may send ahead in a session."""
 CREDIT: Final = 500
 """Messages that a client may send ahead on a link."""
 MAX_TRANSACTIONS: Final = 100
@@ -45,9 +44,6 @@ class AmqpProducers(AmqpConnection):
             link.open()
             link.flow(CREDIT)
 
-        def failed(condition: str, text: str) -> None:
-            refuse_link(link, condition, text)
-
         def made(temporary: Destination) -> None:
             producing.temporary = producing.destination = temporary
             opened(None)
@@ -62,7 +58,7 @@ class AmqpProducers(AmqpConnection):
         else:
             destination = parse_address(target.address, kind_of(capabilities(target.capabilities)))
             producing.destination = destination
-            self._ask(lambda token: OpenProducer(token, destination), opened, failed)
+            self._ask(lambda token: OpenProducer(token, destination), opened, partial(refuse_link, link))
 
     def _incoming(self, delivery: Any) -> None:
         """Take a message, once it is complete."""

@@ -9,6 +9,7 @@ from ...messaging.agents.protocol import Settlement
 from ...messaging.agents.settings import Kind
 from ...messaging.client.consumer import ConsumerOptions
 from ...messaging.client.destinations import Destination
+from ..requests import Close, Commit, Rollback
 
 __all__ = [
     "Close",
@@ -113,9 +114,8 @@ class Drain:
 
 @attrs.frozen
 class Unsubscribe:
-    """Close a consumer. Done when it is closed."""
+    """Close a consumer."""
 
-    token: int
     consumer: str
     ends: bool
     """A durable subscription ends with it."""
@@ -147,29 +147,6 @@ class Settle:
     numbers: tuple[int, ...]
     settlement: Settlement
     transaction: str
-
-
-@attrs.frozen
-class Commit:
-    """Make all of a transaction take effect."""
-
-    token: int
-    transaction: str
-
-
-@attrs.frozen
-class Rollback:
-    """Give a transaction up."""
-
-    token: int
-    transaction: str
-
-
-@attrs.frozen
-class Close:
-    """Close the connection, once all is written. The reason is for the log; empty: the client wanted it."""
-
-    reason: str
 
 
 Request = (

@@ -37,8 +37,6 @@ from ..subscription_names import (
     SubscriptionNames,
 )
 from .requests import (
-    Close,
-    Commit,
     DeleteTemporary,
     Drain,
     EndDurable,
@@ -49,8 +47,6 @@ from .requests import (
     Open,
     OpenProducer,
     Publish,
-    Request,
-    Rollback,
     Settle,
     Subscribe,
     Unsubscribe,
@@ -90,7 +86,7 @@ class AmqpLink(_Link):
 
     def carry_out(self, request: Any) -> None:
         """Carry out a request of the protocol."""
-        match cast("Request", request):
+        match request:
             case LogIn(user, password):
                 self._service.log_in(self, user, password)
             case Open(token, container, alone):
@@ -117,17 +113,11 @@ class AmqpLink(_Link):
                 consumer = self.consumers.get(name)
                 if isinstance(consumer, Pushing):
                     self.messaging.settle(consumer, numbers, settlement, transaction)
-            case Commit(token, transaction):
-                self.messaging.commit(transaction, lambda error: self.ended(token, error))
-            case Rollback(token, transaction):
-                self.messaging.rollback(transaction, lambda error: self.ended(token, error))
-            case Close(reason):
-                self.close(reason)
             case _:
                 self._carry_out_rare(request)
 
     def _carry_out_rare(self, request: Any) -> None:
-        match cast("Request", request):
+        match request:
             case Unsubscribe():
                 self._unsubscribe(request)
             case MakeTemporary(token, kind):
@@ -151,7 +141,7 @@ class AmqpLink(_Link):
 
                 self._find(client_id, name, found_to_end)
             case _:
-                raise AssertionError(request)
+                super().carry_out(request)
 
     def failed(self, token: int, error: BaseException) -> None:
         """Tell the protocol that a request has failed."""
@@ -322,10 +312,8 @@ class AmqpService(GatewayService):
         from .core import Surroundings
         from .session import AmqpSession
 
-        holder: list[AmqpLink] = []
-
         def external() -> bool:
-            return bool(proven_user(holder[0].transport))
+            return bool(proven_user(link.transport))
 
         def wall_ms() -> int:
             return time.time_ns() // 1_000_000
@@ -334,7 +322,6 @@ class AmqpService(GatewayService):
             ctx.reactor.seconds(), Surroundings(ctx.server_name, MAX_MESSAGE_BYTES, external, wall_ms)
         )
         link = AmqpLink(self, ctx, core)
-        holder.append(link)
         return link
 
     def reserve(self, container: str, link: AmqpLink) -> bool:

@@ -5,14 +5,15 @@ keeps to the protocol: frames, sessions, credit, the state of deliveries. Source
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from ...messaging.agents.protocol import Settlement
 from ...messaging.client.destinations import Destination
 from ...messaging.client.message import Message
 from .core import INVALID, Failed, Surroundings, end_link, refuse_link
-from .engine import Condition, Delivery, Event, Link, Terminus, symbol
-from .links import TRANSACTIONAL, Consuming, settlement_of
+from .engine import Condition, Delivery, Event, Link, Terminus
+from .links import SETTLEMENTS, TRANSACTIONAL, Consuming, settlement_of
 from .messages import encode_message
 from .producing import AmqpProducers
 from .requests import DeleteTemporary, Drain, EndDurable, FindDurable, Give, Settle, Subscribe, Unsubscribe
@@ -25,12 +26,6 @@ AHEAD: Final = 1000
 INCOMING: Final = 4 * 1024 * 1024
 """Bytes that a client may send ahead in a session."""
 MAX_LINKS: Final = 1000
-_SETTLEMENTS: Final[dict[Any, Settlement]] = {
-    0x25: Settlement.REJECTED,
-    symbol("amqp:rejected:list"): Settlement.REJECTED,
-    0x26: Settlement.RELEASED,
-    symbol("amqp:released:list"): Settlement.RELEASED,
-}
 
 
 class AmqpSession(AmqpProducers):
@@ -109,11 +104,8 @@ class AmqpSession(AmqpProducers):
             link.close()
             return
         client_id: str = held.client_id
-
-        def failed(condition: str, text: str) -> None:
-            end_link(link, condition, text)
-
-        self._ask(lambda token: EndDurable(token, client_id, looked_up), lambda _: link.close(), failed)
+        end = partial(end_link, link)
+        self._ask(lambda token: EndDurable(token, client_id, looked_up), lambda _: link.close(), end)
 
     def _detach_link(self, event: Any) -> None:
         self._leave(event.link, closes=False)
@@ -132,7 +124,7 @@ class AmqpSession(AmqpProducers):
     def _end_consumer(self, consuming: Consuming, *, ends: bool) -> None:
         self._hungry.discard(consuming.name)
         if self._consumers.pop(consuming.name, None) is not None:
-            self._requests.append(Unsubscribe(0, consuming.name, ends))
+            self._requests.append(Unsubscribe(consuming.name, ends))
 
     # Clients that receive
 
@@ -171,11 +163,8 @@ class AmqpSession(AmqpProducers):
             link.target.copy(link.remote_target)
             link.open()
 
-        def failed(condition: str, text: str) -> None:
-            refuse_link(link, condition, text)
-
         client_id, name = consuming.client_id, consuming.looked_up
-        self._ask(lambda token: FindDurable(token, client_id, name), found, failed)
+        self._ask(lambda token: FindDurable(token, client_id, name), found, partial(refuse_link, link))
 
     def _subscribe(self, consuming: Consuming, temporary: Destination | None, failed: Failed) -> None:
         link, name = consuming.link, consuming.name
@@ -270,10 +259,9 @@ class AmqpSession(AmqpProducers):
             return
         data = delivery.remote.data
         outcome = data[1] if data is not None and len(data) > 1 else None
-        code = getattr(outcome, "descriptor", 0x24)
-        if code not in (0x24, symbol("amqp:accepted:list")):
+        settlement = SETTLEMENTS.get(getattr(outcome, "descriptor", Delivery.ACCEPTED), Settlement.RETURNED)
+        if settlement != Settlement.ACCEPTED:
             # What the client does not accept is no part of what the transaction does.
-            settlement = _SETTLEMENTS.get(code, Settlement.RETURNED)
             del consuming.unsettled[number]
             delivery.settle()
             self._settle(consuming, number, settlement)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from ..requests import Close, Commit, Rollback
+
 __all__ = [
     "Close",
     "Commit",
@@ -73,34 +75,10 @@ class Settle:
 
 
 @attrs.frozen
-class Commit:
-    """End a transaction, so that all of it takes effect. Done when it has."""
-
-    token: int
-    transaction: str
-
-
-@attrs.frozen
-class Rollback:
-    """Give a transaction up. Done when that is sent."""
-
-    token: int
-    transaction: str
-
-
-@attrs.frozen
 class Sync:
     """Done when the server has all that was settled before."""
 
     token: int
-
-
-@attrs.frozen
-class Close:
-    """Close the connection once everything is written."""
-
-    reason: str
-    """For the log; empty: the client has asked for it."""
 
 
 Request = LogIn | Publish | Subscribe | Unsubscribe | Settle | Commit | Rollback | Sync | Close

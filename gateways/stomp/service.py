@@ -1,6 +1,6 @@
 """The service that STOMP clients connect to."""
 
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from ...messaging.agents.protocol import Settlement
 from ...messaging.client.destinations import Topic
@@ -12,7 +12,7 @@ from ..service import GatewayService
 from ..session import Pushing
 from .frames import MAX_BODY_BYTES, Frame, encode_frame
 from .messages import columns_of, consumer_options, headers_of, parse_destination
-from .requests import Close, Commit, LogIn, Publish, Request, Rollback, Settle, Subscribe, Sync, Unsubscribe
+from .requests import LogIn, Publish, Settle, Subscribe, Sync, Unsubscribe
 from .session import StompSession
 
 __all__ = ["StompService"]
@@ -25,7 +25,7 @@ class StompLink(GatewayLink[StompSession]):
 
     def carry_out(self, request: Any) -> None:
         """Carry out a request of the protocol."""
-        match cast("Request", request):
+        match request:
             case LogIn(user, password, client_id):
                 self._client_id = client_id
                 self._service.log_in(self, user, password)
@@ -37,14 +37,10 @@ class StompLink(GatewayLink[StompSession]):
                 self._unsubscribe(request)
             case Settle():
                 self._settle(request)
-            case Commit(token, transaction):
-                self.messaging.commit(transaction, lambda error: self.ended(token, error))
-            case Rollback(token, transaction):
-                self.messaging.rollback(transaction, lambda error: self.ended(token, error))
             case Sync(token):
                 self.messaging.sync(lambda error: self.ended(token, error))
-            case Close(reason):
-                self.close(reason)
+            case _:
+                super().carry_out(request)
 
     def failed(self, token: int, error: BaseException) -> None:
         """Tell the protocol that a request has failed."""

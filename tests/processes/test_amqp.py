@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from quorate import Servers, connect
 from quorate.__main__ import cli
 from quorate.messaging import Session, Topic
-from quorate.server.config import load
 from quorate.server.config.servers import AMQP_SERVICE
 
+from .foreign_clients import TLS, cluster, service_ports
 from .running import BOUND_S
 
 proton = pytest.importorskip("proton", reason="Qpid Proton is not installed: pip install quorate[amqp]")
@@ -31,31 +31,10 @@ QUEUES = (
 )
 
 
-def services(port: int) -> str:
-    """Users, and the services for clients on two ports from this one on."""
-    return (
-        '<service class="ConnectionManager" args="root root anna anna"/>'
-        f'<service class="TcpProxyService" args="{port}"/><service class="AmqpService" args="{port + 1}"/>'
-    )
-
-
-XML = f"""<config>
-  <property name="trace" value="false"/><property name="secret" value="hidden"/>
-  <property name="administrators" value="root"/>
-  <domain name="D1"/>
-  <cluster id="0" name="s0">
-    <server id="0" hostname="localhost"><network domain="D1" port="16301"/>{services(2560)}</server>
-    <server id="1" hostname="localhost"><network domain="D1" port="16302"/>{services(2570)}</server>
-    <server id="2" hostname="localhost"><network domain="D1" port="16303"/>{services(2580)}</server>
-    {"".join(f'<queue name="{name}"/>' for name in QUEUES)}<topic name="prices"/>
-  </cluster>
-</config>"""
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "a3servers.xml"
-    path.write_text(XML)
+    path.write_text(cluster("AmqpService", *QUEUES))
     return path
 
 
@@ -66,11 +45,10 @@ def servers(config: Path, tmp_path: Path) -> Iterator[Servers]:
 
 
 def amqp_ports(servers: Servers) -> list[int]:
-    found = [replica.service(AMQP_SERVICE) for replica in load(servers.config.path).server("s0").replicas]
-    return [int(service.args) for service in found if service is not None]
+    return service_ports(servers, AMQP_SERVICE)
 
 
-def opened(ports: list[int], user: str = "root", password: str | None = None, **options: Any) -> Any:
+def opened(ports: list[int]) -> Any:
     """Return a connection to whichever server is master."""
     deadline = time.monotonic() + BOUND_S
     while True:
@@ -80,10 +58,9 @@ def opened(ports: list[int], user: str = "root", password: str | None = None, **
                     f"amqp://localhost:{port}",
                     timeout=BOUND_S,
                     allowed_mechs="PLAIN",
-                    user=user,
-                    password=password or user,
+                    user="root",
+                    password="root",
                     reconnect=False,
-                    **options,
                 )
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -162,17 +139,7 @@ def test_what_is_wrong_is_an_error_of_one_sentence(servers: Servers) -> None:
 
 
 def test_over_tls_with_a_certificate_and_within_the_rights_of_the_user(config: Path, tmp_path: Path) -> None:
-    properties = "".join(
-        f'<property name="{name}" value="{value}"/>'
-        for name, value in (
-            ("tls_certificate", "certs/{server}-{replica}.pem"),
-            ("tls_key", "certs/{server}-{replica}.key"),
-            ("tls_ca", "certs/ca.pem"),
-            ("tls_client_ca", "certs/ca.pem"),
-            ("rights_file", "rights"),
-        )
-    )
-    config.write_text(XML.replace("<config>", f"<config>{properties}"))
+    config.write_text(cluster("AmqpService", *QUEUES, **TLS, tls_client_ca="certs/ca.pem"))
     (tmp_path / "rights").write_text("user:anna queue:orders send\n")
     assert CliRunner().invoke(cli, ["certs", str(config), "--client", "anna"]).exit_code == 0
     certs = tmp_path / "certs"

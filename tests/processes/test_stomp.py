@@ -14,34 +14,13 @@ from click.testing import CliRunner
 from quorate import Servers, connect
 from quorate.__main__ import cli
 from quorate.messaging import Session
-from quorate.server.config import load
 from quorate.server.config.servers import STOMP_SERVICE
 
+from .foreign_clients import TLS, cluster, service_ports
 from .running import BOUND_S
 
 stomp = pytest.importorskip("stomp", reason="stomp.py is not installed: pip install quorate[test]")
 pytestmark = pytest.mark.processes
-
-
-def services(port: int) -> str:
-    """Users, and the services for clients on three ports from this one on."""
-    return (
-        '<service class="ConnectionManager" args="root root anna anna"/>'
-        f'<service class="TcpProxyService" args="{port}"/><service class="StompService" args="{port + 1}"/>'
-    )
-
-
-XML = f"""<config>
-  <property name="trace" value="false"/><property name="secret" value="hidden"/>
-  <property name="administrators" value="root"/>
-  <domain name="D1"/>
-  <cluster id="0" name="s0">
-    <server id="0" hostname="localhost"><network domain="D1" port="16301"/>{services(2560)}</server>
-    <server id="1" hostname="localhost"><network domain="D1" port="16302"/>{services(2570)}</server>
-    <server id="2" hostname="localhost"><network domain="D1" port="16303"/>{services(2580)}</server>
-    <queue name="orders"/><queue name="bills"/><topic name="prices"/>
-  </cluster>
-</config>"""
 
 
 class Heard(stomp.ConnectionListener):  # type: ignore[misc]
@@ -115,7 +94,7 @@ class Client:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "a3servers.xml"
-    path.write_text(XML)
+    path.write_text(cluster("StompService", "orders", "bills"))
     return path
 
 
@@ -126,8 +105,7 @@ def servers(config: Path, tmp_path: Path) -> Iterator[Servers]:
 
 
 def stomp_ports(servers: Servers) -> list[int]:
-    found = [replica.service(STOMP_SERVICE) for replica in load(servers.config.path).server("s0").replicas]
-    return [int(service.args) for service in found if service is not None]
+    return service_ports(servers, STOMP_SERVICE)
 
 
 def test_programs_of_all_versions_and_of_quorate_exchange_messages(servers: Servers) -> None:
@@ -214,16 +192,7 @@ def test_what_is_wrong_is_an_error_of_one_sentence(servers: Servers) -> None:
 
 
 def test_over_tls_and_within_the_rights_of_the_user(config: Path, tmp_path: Path) -> None:
-    properties = "".join(
-        f'<property name="{name}" value="{value}"/>'
-        for name, value in (
-            ("tls_certificate", "certs/{server}-{replica}.pem"),
-            ("tls_key", "certs/{server}-{replica}.key"),
-            ("tls_ca", "certs/ca.pem"),
-            ("rights_file", "rights"),
-        )
-    )
-    config.write_text(XML.replace("<config>", f"<config>{properties}"))
+    config.write_text(cluster("StompService", "orders", "bills", **TLS))
     (tmp_path / "rights").write_text("user:anna queue:orders send\n")
     assert CliRunner().invoke(cli, ["certs", str(config)]).exit_code == 0
     with Servers(config, free_ports=True, data=tmp_path / "data") as running:
