@@ -65,10 +65,10 @@ def decode_message(data: bytes, wall_ms: int) -> Incoming:
         raw.decode(data)
     except Exception as error:  # Proton raises whatever comes, for bytes that are no message
         raise BadMessage("the message cannot be read: it has no sections of AMQP 1.0") from error
-    annotations: dict[Any, Any] = raw.annotations or {}
+    annotations, properties = _map(raw.annotations, "message annotations"), _map(raw.properties, "properties")
     residue: dict[str, Any] = {}
     columns = _header(raw, annotations, wall_ms)
-    columns |= _properties(raw, annotations, residue)
+    columns |= _properties(raw, annotations, properties, residue)
     encoding, body = _body(raw, data, residue)
     if encoding is not None:
         columns["encoding"] = encoding
@@ -78,6 +78,15 @@ def decode_message(data: bytes, wall_ms: int) -> Incoming:
     if residue:
         columns[RESIDUE] = json.dumps(residue, ensure_ascii=False, separators=(",", ":"))
     return Incoming(body, columns, _address(raw.address, annotations.get(JMS_TO), "to"))
+
+
+def _map(section: Any, name: str) -> dict[Any, Any]:
+    """Return a section of a message that is a map, or nothing."""
+    if not section:
+        return {}
+    if not isinstance(section, dict):
+        raise BadMessage(f"the section {name} of the message is no map")
+    return section
 
 
 def _header(raw: Any, annotations: dict[Any, Any], wall_ms: int) -> dict[str, ColumnValue]:
@@ -99,7 +108,9 @@ def _header(raw: Any, annotations: dict[Any, Any], wall_ms: int) -> dict[str, Co
     return columns
 
 
-def _properties(raw: Any, annotations: dict[Any, Any], residue: dict[str, Any]) -> dict[str, ColumnValue]:
+def _properties(
+    raw: Any, annotations: dict[Any, Any], properties: dict[Any, Any], residue: dict[str, Any]
+) -> dict[str, ColumnValue]:
     columns: dict[str, ColumnValue] = {}
     if raw.subject is not None:
         columns["type"] = raw.subject
@@ -120,7 +131,6 @@ def _properties(raw: Any, annotations: dict[Any, Any], residue: dict[str, Any]) 
     if raw.content_type and raw.content_type != _NO_SYMBOL:
         columns[PROPERTY_PREFIX + CONTENT_TYPE] = str(raw.content_type)
     codes: dict[str, Any] = {}
-    properties: dict[Any, Any] = raw.properties or {}
     for key, value in properties.items():
         try:
             each, code = plain(value)

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("proton", reason="Qpid Proton is not installed: pip install quorate[amqp]")
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from quorate.gateways.amqp.engine import (
@@ -116,6 +116,7 @@ def test_garbage_after_the_log_in_ends_the_connection(data: bytes) -> None:
 
 
 @given(st.integers(0, 5000), st.integers(1, 255))
+@example(497, 1)
 def test_a_changed_byte_of_a_message_never_breaks_the_server(place: int, change: int) -> None:
     client = Client()
     link = client.sender()
