@@ -11,7 +11,15 @@ from typing import Any, Final
 from ..agents import ColumnValue, Pack
 from ..client.connection_base import ConnectionBase
 from ..client.frames import DEFAULT_MAX_FRAME
-from ..messaging.agents.protocol import Browse, Browsed, Flow, Refused, Settlement
+from ..messaging.agents.administered import Describe, Described
+from ..messaging.agents.protocol import (
+    DEFAULT_WINDOW_BYTES,
+    Browse,
+    Browsed,
+    Flow,
+    Refused,
+    Settlement,
+)
 from ..messaging.client.consumer import ConsumerCore, ConsumerOptions
 from ..messaging.client.destinations import Destination, Queue, Topic
 from ..messaging.client.errors import MessageTooLarge, MessagingError
@@ -99,8 +107,11 @@ class Pushing:
         """The client and the name of its durable subscription."""
         self._credit = credit
         self._window = 0
+        self._window_bytes = 0
         self._outstanding = 0
         """Messages that were delivered, and are not settled."""
+        self._outstanding_bytes = 0.0
+        """Bytes of their bodies, as far as messages are of one size."""
         self._deliver = deliver
         self._ended = ended
         self._paused = False
@@ -137,17 +148,26 @@ class Pushing:
 
     def settled(self, count: int) -> None:
         """Learn that the client has settled messages."""
-        self._outstanding = max(0, self._outstanding - count)
+        left = max(0, self._outstanding - count)
+        self._outstanding_bytes *= left / (self._outstanding or 1)
+        self._outstanding = left
         if self._credit is not None and self._credit < FEW:
             self._fit()
 
     def _fit(self) -> None:
-        """Have the destination send as many as the client can take: others may want the rest."""
+        """Have the destination send as many as the client can take: others may want the rest.
+
+        What the client has and does not settle must not keep the rest away that it wants: only what is under
+        way to it is bounded in bytes.
+        """
         if self._credit is not None and self._opened:
             window = min(self._outstanding + self._credit, MAX_WINDOW)
-            if window != self._window:
-                self._window = window
-                self._session.resize(self, window)
+            window_bytes = DEFAULT_WINDOW_BYTES
+            while window_bytes < 2 * self._outstanding_bytes:
+                window_bytes *= 2
+            if (window, window_bytes) != (self._window, self._window_bytes):
+                self._window, self._window_bytes = window, window_bytes
+                self._session.resize(self, window, window_bytes)
 
     def drain(self, done: Done) -> None:
         """Tell `done` when no message waits for the credit that there is: it is used up, or none is left."""
@@ -190,6 +210,9 @@ class Pushing:
         if self._credit is not None:
             self._credit -= 1
             self._outstanding += 1
+            self._outstanding_bytes += len(message.data)
+            if 2 * self._outstanding_bytes > self._window_bytes:
+                self._fit()
 
     # As the receiver of the core
 
@@ -227,6 +250,18 @@ class GatewaySession(SessionBase):
         """Producers by address, the one that was used last at the end."""
         self._numbers: dict[str, int] = {}
         """Of open transactions."""
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Call a function in the loop soon. May be called in any thread.
+
+        Raises RuntimeError, or does nothing, if the loop has ended with the connection.
+        """
+        self._hub.run(job)
+
+    def on_end(self, ended: Callable[[Exception], None]) -> None:
+        """Have a function called with the reason when the connection has ended. To be called in the loop."""
+        extension = self._hub.extension
+        extension.on_end(lambda: ended(extension.reason()))
 
     def new_consumer(self, destination: Destination, settler: Pushing) -> ConsumerCore:
         """Return a consumer that is not open."""
@@ -316,11 +351,11 @@ class GatewaySession(SessionBase):
         """Delete a destination that `make_temporary` has made."""
         self._delete_temporary(destination)
 
-    def resize(self, pushing: "Pushing", window: int) -> None:
-        """Let a consumer have so many messages unsettled."""
+    def resize(self, pushing: "Pushing", window: int, window_bytes: int) -> None:
+        """Let a consumer have so many messages, and bytes of bodies, unsettled."""
         core = pushing.core
         if core.error is None and not self._hub.extension.ended:
-            self._hub.extension.post(core.address, Flow(core.number, window))
+            self._hub.extension.post(core.address, Flow(core.number, window, window_bytes))
 
     def probe(self, pushing: "Pushing", done: Done) -> None:
         """Tell `done` when all has come that the destination had for a consumer when this was called."""
@@ -331,6 +366,11 @@ class GatewaySession(SessionBase):
         reply = Reply(answered, done, pushing.destination)
         request = Browse(_BEYOND)
         self._hub.extension.request(pushing.core.address, request, reply, (Browsed, Refused))
+
+    def describe(self, destination: Destination, read: Callable[[Described], None], failed: Done) -> None:
+        """Ask a destination for its counts."""
+        reply = Reply(_Made(read, failed).set_result, failed, destination)
+        self._hub.extension.request(destination.address, Describe(), reply, (Described,))
 
     def browse(self, queue: Destination, after: int, read: Callable[[Pack], None], failed: Done) -> None:
         """Read a page of copies of messages: those with numbers above `after`."""

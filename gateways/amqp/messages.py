@@ -17,7 +17,7 @@ from ...messaging.client.destinations import Destination
 from ...messaging.client.message import Message
 from .addresses import KINDS, capability_of, kind_of, parse_address
 from .engine import Message as AmqpMessage
-from .engine import byte, is_list, symbol
+from .engine import byte, is_list, is_map, symbol
 from .values import Unknown, plain, typed
 
 __all__ = ["BadMessage", "Incoming", "decode_message", "encode_message"]
@@ -84,7 +84,7 @@ def _map(section: Any, name: str) -> dict[Any, Any]:
     """Return a section of a message that is a map, or nothing."""
     if not section:
         return {}
-    if not isinstance(section, dict):
+    if not is_map(section):
         raise BadMessage(f"the section {name} of the message is no map")
     return section
 

