@@ -46,8 +46,11 @@ def _free_ports(count: int) -> list[int]:
 class RabbitCluster:
     """Three nodes, and a durable quorum queue with a replica on each."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, *, foreign: bool = False) -> None:
+        """foreign: whether the first node speaks STOMP, at `stomp_port`, and AMQP 1.0, too."""
         self._place = place
+        self._foreign = foreign
+        self.stomp_port = 0
         self._processes: list[subprocess.Popen[bytes]] = []
         self._names = [f"quorate{number}@localhost" for number in range(3)]
         self.ports: list[int] = []
@@ -61,11 +64,13 @@ class RabbitCluster:
         return self
 
     def _start(self) -> None:
-        ports = _free_ports(6)
+        *ports, self.stomp_port = _free_ports(7)
         self.ports = ports[:3]
         for name, port, dist in zip(self._names, ports[:3], ports[3:], strict=True):
             home = self._place / name
             home.mkdir()
+            foreign = self._foreign and name == self._names[0]
+            (home / "plugins").write_text(f"[{'rabbitmq_stomp,rabbitmq_amqp1_0' if foreign else ''}].")
             environment = {
                 **self._environment(),
                 "RABBITMQ_NODENAME": name,
@@ -75,6 +80,7 @@ class RabbitCluster:
                 "RABBITMQ_LOG_BASE": str(home),
                 "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
                 "RABBITMQ_PID_FILE": str(home / "pid"),
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"-rabbitmq_stomp tcp_listeners [{self.stomp_port}]",
             }
             log = (home / "out").open("wb")
             self._processes.append(
@@ -123,6 +129,10 @@ class RabbitCluster:
             check=True,
             timeout=START_S,
         )
+
+    def declare(self) -> None:
+        """Make the queue."""
+        self._channel().connection.close()
 
     def _channel(self) -> Any:
         pika: Any = importlib.import_module("pika")

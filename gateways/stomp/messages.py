@@ -12,10 +12,19 @@ from ...messaging.client.consumer import ConsumerOptions
 from ...messaging.client.destinations import Destination, Queue, Topic
 from ...messaging.client.message import Message
 
-__all__ = ["columns_of", "consumer_options", "destination_name", "headers_of", "parse_destination"]
+__all__ = [
+    "columns_of",
+    "consumer_options",
+    "destination_name",
+    "headers_of",
+    "parse_destination",
+    "temporary_kind",
+]
 
 QUEUE: Final = "/queue/"
 TOPIC: Final = "/topic/"
+TEMPORARY: Final[Mapping[str, type[Queue] | type[Topic]]] = {"/temp-queue/": Queue, "/temp-topic/": Topic}
+"""Destinations that a connection names for itself, and that end with it."""
 TEXT: Final = ("text/", "application/json", "application/xml")
 """Types of contents that are text for other clients of the server."""
 MAX_WINDOW: Final = 10_000
@@ -55,6 +64,11 @@ def parse_destination(text: str) -> Destination:
         if text.startswith(prefix):
             return kind(text.removeprefix(prefix))
     raise ValueError(f"{text[:80]!r} is not a destination; write {QUEUE}NAME or {TOPIC}NAME")
+
+
+def temporary_kind(text: str) -> type[Queue] | type[Topic] | None:
+    """Return what a temporary destination is, as ``/temp-queue/answers``; None for any other destination."""
+    return next((kind for prefix, kind in TEMPORARY.items() if text.startswith(prefix)), None)
 
 
 def destination_name(destination: Destination) -> str:

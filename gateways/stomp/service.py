@@ -1,9 +1,9 @@
 """The service that STOMP clients connect to."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ...messaging.agents.protocol import Settlement
-from ...messaging.client.destinations import Topic
+from ...messaging.client.destinations import Destination, Topic
 from ...messaging.client.errors import NotAllowed
 from ...messaging.client.message import Message
 from ...services.base import ServiceContext
@@ -11,11 +11,21 @@ from ..link import CONSUMING, GatewayLink
 from ..service import GatewayService
 from ..session import Pushing
 from .frames import MAX_BODY_BYTES, Frame, encode_frame
-from .messages import columns_of, consumer_options, headers_of, parse_destination
+from .messages import (
+    columns_of,
+    consumer_options,
+    destination_name,
+    headers_of,
+    parse_destination,
+    temporary_kind,
+)
 from .requests import LogIn, Publish, Settle, Subscribe, Sync, Unsubscribe
 from .session import StompSession
 
 __all__ = ["StompService"]
+
+MAX_TEMPORARY: Final = 100
+"""Temporary destinations of a connection."""
 
 
 class StompLink(GatewayLink[StompSession]):
@@ -23,8 +33,23 @@ class StompLink(GatewayLink[StompSession]):
 
     _client_id = ""
 
+    def __init__(self, service: "StompService", ctx: ServiceContext, core: StompSession) -> None:
+        super().__init__(service, ctx, core)
+        self._temporary: dict[str, Destination] = {}
+        """Destinations that were made for this connection, by the names that the client has given."""
+        self._making = False
+        self._held: list[Any] = []
+        """Requests that came while one was made: they keep their order."""
+
     def carry_out(self, request: Any) -> None:
         """Carry out a request of the protocol."""
+        if self._making:
+            self._held.append(request)
+            return
+        missing = self._missing(request)
+        if missing is not None:
+            self._make(missing, request)
+            return
         match request:
             case LogIn(user, password, client_id):
                 self._client_id = client_id
@@ -42,14 +67,49 @@ class StompLink(GatewayLink[StompSession]):
             case _:
                 super().carry_out(request)
 
+    def _missing(self, request: Any) -> str | None:
+        """Return a temporary destination that a request names and that is not made yet."""
+        if not isinstance(request, Publish | Subscribe):
+            return None
+        named = (request.destination, request.headers.get("reply-to", ""))
+        return next((each for each in named if temporary_kind(each) and each not in self._temporary), None)
+
+    def _make(self, name: str, request: Publish | Subscribe) -> None:
+        kind = temporary_kind(name)
+        assert kind is not None
+        if len(self._temporary) >= MAX_TEMPORARY:
+            text = f"a connection has at most {MAX_TEMPORARY} temporary destinations"
+            self.ended(request.token, NotAllowed(text))
+            return
+        self._making = True
+
+        def made(destination: Destination) -> None:
+            self._temporary[name] = destination
+            self._making = False
+            held, self._held = [request, *self._held], []
+            for each in held:
+                self.carry_out(each)
+
+        def failed(error: BaseException | None) -> None:
+            self._making = False
+            self.ended(request.token, error)
+
+        self.messaging.make_temporary(kind, made, failed)
+
+    def _destination(self, text: str) -> Destination:
+        return self._temporary.get(text) or parse_destination(text)
+
     def failed(self, token: int, error: BaseException) -> None:
         """Tell the protocol that a request has failed."""
         self.core.failed(token, str(error) or type(error).__name__)
 
     def _publish(self, request: Publish) -> None:
         try:
-            destination = parse_destination(request.destination)
-            columns = columns_of(request.headers, request.body)
+            destination = self._destination(request.destination)
+            headers = dict(request.headers)
+            if headers.get("reply-to") in self._temporary:
+                headers["reply-to"] = destination_name(self._temporary[headers["reply-to"]])
+            columns = columns_of(headers, request.body)
         except ValueError as error:
             self.ended(request.token, error)
             return
@@ -58,7 +118,7 @@ class StompLink(GatewayLink[StompSession]):
     def _subscribe(self, request: Subscribe) -> None:
         name = request.subscription
         try:
-            destination = parse_destination(request.destination)
+            destination = self._destination(request.destination)
             self.checked(destination, CONSUMING)
             options = consumer_options(request.headers, self._client_id or self.user)
         except (ValueError, NotAllowed) as error:

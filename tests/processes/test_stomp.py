@@ -176,6 +176,26 @@ def test_transactions_and_a_durable_subscription(servers: Servers) -> None:
     client.close()
 
 
+def test_an_answer_comes_over_a_temporary_queue(servers: Servers) -> None:
+    asking, answering = Client(stomp_ports(servers)), Client(stomp_ports(servers))
+    asking.subscribe("/temp-queue/answers", ack="auto")
+    asking.send("/queue/orders", "how many?", **{"reply-to": "/temp-queue/answers"})
+    # The first request that names a queue waits until it is made, and the next ones behind it.
+    for number in range(3):
+        asking.connection.send("/queue/bills", str(number), headers={"reply-to": "/temp-queue/more"})
+    answering.subscribe("/queue/bills", id="2", ack="auto")
+    assert [answering.message().body for _ in range(3)] == ["0", "1", "2"]
+    answering.subscribe("/queue/orders", ack="auto")
+    question = answering.message()
+    answering.send(question.headers["reply-to"], "seven")
+    answer = asking.message()
+    assert (answer.body, answer.headers["destination"]) == ("seven", "/temp-queue/answers")
+    # It belongs to the connection that has made it.
+    answering.connection.subscribe(question.headers["reply-to"], id="3")
+    assert "belongs to" in answering.heard.errors.get(timeout=BOUND_S)
+    asking.close()
+
+
 def test_what_is_wrong_is_an_error_of_one_sentence(servers: Servers) -> None:
     ports = stomp_ports(servers)
     selector = {"selector": "= 1"}
