@@ -10,14 +10,13 @@ pika are installed; the rounds alternate, and ratios are those of the medians.
 
 import argparse
 import contextlib
-import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from rabbitmq import RabbitCluster, missing
+from rounds import Round, report
 
 from quorate import Servers
 from quorate.messaging import Session
@@ -30,9 +29,6 @@ XML = """<config>
 REPLICA = """<server id="{id}" hostname="localhost"><network domain="D1" port="1630{id}"/>
   <service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>
   <service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" args="256{id}"/></server>"""
-
-Round = Callable[[int, float], tuple[float, list[float]]]
-"""Takes a window and seconds; returns messages a second and latencies in seconds."""
 
 
 def quorate_round(servers: Servers, size: int) -> Round:
@@ -72,21 +68,6 @@ def quorate_round(servers: Servers, size: int) -> Round:
         return len(latencies) / took, latencies
 
     return measure
-
-
-def report(name: str, window: int, rounds: list[tuple[float, list[float]]]) -> float:
-    """Print the median rate and the latencies of rounds. Return the rate."""
-    rate = statistics.median(each for each, _ in rounds)
-    latencies = sorted(latency for _, found in rounds for latency in found)
-    p50, p99, most = (
-        latencies[min(len(latencies) - 1, int(len(latencies) * part))] for part in (0.5, 0.99, 1)
-    )
-    spread = f"{min(each for each, _ in rounds):,.0f} to {max(each for each, _ in rounds):,.0f}"
-    print(
-        f"{name:<10} window {window:>5}  {rate:>9,.0f}/s ({spread})  "
-        f"p50 {p50 * 1e3:.2f} ms  p99 {p99 * 1e3:.2f} ms  max {most * 1e3:.0f} ms"
-    )
-    return rate
 
 
 def main() -> None:
