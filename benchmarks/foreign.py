@@ -22,9 +22,9 @@ from typing import Any
 import kombu
 import stomp
 from rabbitmq import RabbitCluster, missing
+from rounds import Round, report
 
 import quorate.gateways.kombu  # noqa: F401  it makes the scheme of the URL known
-from messaging import Round, report
 from quorate import Servers
 from quorate.server.config import load
 from quorate.server.config.servers import AMQP_SERVICE, STOMP_SERVICE
