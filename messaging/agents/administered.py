@@ -175,6 +175,21 @@ class Administered(Consuming):
         )
         ctx.send(ctx.reply_to, answer)
 
+    def figures(self) -> dict[str, int]:
+        """Return what the destination has and has done, in numbers."""
+        return {
+            "messages": self.depth,
+            "bytes": self.log.size_bytes,
+            "consumers": len(self.places),
+            "producers": len(self.producers.open),
+            "blocked_producers": len(self.producers.blocked),
+            "subscriptions": len(self.subscriptions) if self.kind == Kind.TOPIC else 0,
+            "received": self.received,
+            "delivered": self.delivered,
+            "accepted": self.accepted,
+            "dead": self.dead,
+        }
+
     def _link_states(self) -> list[LinkState]:
         """Return the ways to destinations of other servers."""
         return []

@@ -7,8 +7,10 @@ from .model import Config
 from .servers import (
     CLIENT_SERVICES,
     CONNECTION_MANAGER,
+    HTTP_SERVICE,
     MAX_ID,
     PORT_SERVICES,
+    REPLICA_SERVICES,
     TCP_PROXY_SERVICE,
     Address,
     DeclaredAgent,
@@ -23,9 +25,11 @@ from .xml import MAX_FILE_BYTES
 __all__ = [
     "CLIENT_SERVICES",
     "CONNECTION_MANAGER",
+    "HTTP_SERVICE",
     "MAX_FILE_BYTES",
     "MAX_ID",
     "PORT_SERVICES",
+    "REPLICA_SERVICES",
     "TCP_PROXY_SERVICE",
     "Address",
     "Config",

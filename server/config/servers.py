@@ -10,10 +10,13 @@ TCP_PROXY_SERVICE = "quorate.services.tcp:TcpProxyService"
 MESH_SERVICE = "quorate.mesh.service:MeshService"
 STOMP_SERVICE = "quorate.gateways.stomp.service:StompService"
 AMQP_SERVICE = "quorate.gateways.amqp.service:AmqpService"
+HTTP_SERVICE = "quorate.server.http.service:HttpService"
 CLIENT_SERVICES = (TCP_PROXY_SERVICE, MESH_SERVICE)
 """Services that clients of Quorate connect to; their arguments begin with the port."""
-PORT_SERVICES = (*CLIENT_SERVICES, STOMP_SERVICE, AMQP_SERVICE)
+PORT_SERVICES = (*CLIENT_SERVICES, STOMP_SERVICE, AMQP_SERVICE, HTTP_SERVICE)
 """Services whose arguments begin with a port that they listen on."""
+REPLICA_SERVICES = (HTTP_SERVICE,)
+"""Services that every replica has, not the master alone."""
 
 MAX_ID = 65535
 """The largest id of a server or replica: an AgentId has 16 bits for each."""

@@ -1,6 +1,7 @@
 """Service classes: their names in a configuration, their arguments, and whether they can be imported."""
 
 import importlib
+import ipaddress
 
 from ...agents.origin import raised_at
 from .imports import import_problem, one_line
@@ -9,6 +10,7 @@ from .report import quoted, suggestion
 from .servers import (
     AMQP_SERVICE,
     CONNECTION_MANAGER,
+    HTTP_SERVICE,
     MESH_SERVICE,
     PORT_SERVICES,
     STOMP_SERVICE,
@@ -21,6 +23,7 @@ BUILT_IN = {
     MESH_SERVICE: "MeshService",
     STOMP_SERVICE: "StompService",
     AMQP_SERVICE: "AmqpService",
+    HTTP_SERVICE: "HttpService",
 }
 _BY_SHORT_NAME = {short: name for name, short in BUILT_IN.items()}
 
@@ -116,6 +119,11 @@ def args_problem(class_name: str, args: str) -> str | None:
         return 'TcpProxyService takes a port and an idle timeout in seconds, no more; write args="2560 60".'
     if class_name == MESH_SERVICE and len(words) > 1:
         return 'MeshService takes a port, no more; write args="2560".'
+    if class_name == HTTP_SERVICE and (len(words) > 2 or (words[1:] and not _is_address(words[1]))):
+        return (
+            "HttpService takes a port and the address of an interface to listen on, no more; "
+            'write args="9464", for this host only, or args="9464 0.0.0.0".'
+        )
     if class_name == CONNECTION_MANAGER:
         if len(words) % 2:
             return 'ConnectionManager needs pairs of user and password; write args="user password".'
@@ -138,3 +146,11 @@ def number_of(text: str, low: int, high: int) -> int | None:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         return None
     return number if low <= (number := int(text)) <= high else None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

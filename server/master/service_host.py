@@ -13,7 +13,7 @@ from ...engine.error_text import described, error_text, located
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
 from ...services.base import EmissionCallback, ServerView, Service, ServiceError, ViewCallback
 from ...services.context_base import ServiceContextBase
-from ..config import ServiceSpec
+from ..config import REPLICA_SERVICES, ServiceSpec
 from ..context import ReplicaContext
 from ..network.addresses import Addresses
 from .leased_reactor import LeasedReactor
@@ -176,7 +176,8 @@ class Services:
         self._context = context
         self._submissions = submissions
         self._addresses = addresses
-        self._specs = tuple(specs) if specs is not None else (*context.replica.services, LOCAL_CONNECTIONS)
+        own = [each for each in context.replica.services if each.class_name not in REPLICA_SERVICES]
+        self._specs = tuple(specs) if specs is not None else (*own, LOCAL_CONNECTIONS)
         self._running: dict[int, tuple[_Context, Service]] = {}
         """By their position in the XML."""
         self._order = 0

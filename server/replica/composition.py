@@ -1,10 +1,11 @@
 """The composition of a replica: context, parts, and the handlers of its inbound connections."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..certificates import server_tls
-from ..config import Config, Server
+from ..config import HTTP_SERVICE, Config, Server
 from ..config import Replica as ReplicaConfig
 from ..context import ReplicaContext
 from ..metrics import Metrics
@@ -13,9 +14,11 @@ from ..network.host_addresses import HostAddresses
 from ..network.source_check import SourceCheck
 from ..settings import ReplicaSettings
 from .administration import Administration
+from .figures import destination_figures
 from .inbound import AdminHandler, ChannelHandler
 from .log_file import ReplicaLog
 from .replica import Replica
+from .status import build_status
 
 __all__ = ["make_context", "make_replica"]
 
@@ -81,6 +84,13 @@ def make_replica(
             ADMIN: AdminHandler(context, Administration(replica)),
         }
     )
+    if declared.service(HTTP_SERVICE) is not None:
+        # It takes a seventh of a second to import.
+        from ..http.service import HttpService
+
+        replica.http = HttpService(
+            context, partial(build_status, replica), lambda: destination_figures(replica.node.engine)
+        )
     addresses, reported = replica.peers.addresses, replica.master.networks.reported_hosts
     replica.listeners.source_check = SourceCheck(
         config, server, declared, addresses, reported, HostAddresses(reactor)

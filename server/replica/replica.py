@@ -5,7 +5,7 @@ servers and the services. Only what was committed leaves a replica.
 """
 
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
@@ -34,6 +34,9 @@ from .peer_connections import PeerConnections
 from .role_hooks import RoleHooks
 from .trace import TraceLives
 from .watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from ..http.service import HttpService
 
 __all__ = ["Replica", "ReplicaFailed", "StartError", "role_of"]
 
@@ -67,6 +70,8 @@ class Replica:
             context.reactor, self._carry_out, self._settled, now=context.clock, wall_ns=context.wall_ns
         )
         self.listeners = Listeners(context)
+        self.http: HttpService | None = None
+        """Set before `start`."""
         self.trace = TraceLives(context)
         self.disk = ReplicaDisk(context, self.driver, self.trace, self._disk_failed, guest=join)
         self.peers = PeerConnections(context, self.driver)
@@ -108,10 +113,12 @@ class Replica:
         try:
             node = self.incarnations.new_node()
             self.listeners.open()
+            if self.http is not None:
+                self.http.open()
         except StartError as error:
             context.log(f"does not start: {error}")
             self.watchdog.stop()
-            self.listeners.close()
+            self._close_ports()
             self.disk.close(save=False)
             self.log.close()
             raise
@@ -260,8 +267,12 @@ class Replica:
         self.hooks.follow(Role.STOPPED)
         self.peers.stop()
         stored = self.trace.close().addBoth(lambda _: self.disk.close(save=failure is None))
-        closing: list[Deferred[Any]] = [stored, *self.listeners.close()]
+        closing: list[Deferred[Any]] = [stored, *self._close_ports()]
         DeferredList(closing, consumeErrors=True).addBoth(lambda _: self._fire_stopped(failure))
+
+    def _close_ports(self) -> "list[Deferred[Any]]":
+        http = [] if self.http is None else [self.http.close()]
+        return [*self.listeners.close(), *http]
 
     def _fire_stopped(self, failure: Failure | None) -> None:
         if failure is None and self.disk.problem:

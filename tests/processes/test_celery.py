@@ -19,7 +19,7 @@ from quorate import Servers
 
 from .celery_app import new_app
 from .foreign_clients import cluster
-from .running import BOUND_S
+from .running import BOUND_S, until
 
 pytestmark = pytest.mark.processes
 IDLE_S = 3
@@ -89,7 +89,7 @@ class Worker:
         self.wait_for("ready.")
 
     def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in self.log.read_text(), lambda: self.log.read_text()[-3000:])
+        until(lambda: text in self.log.read_text(), f"{text} in {self.log}")
 
     def stop(self) -> int:
         """Stop it as an administrator does: it ends its tasks first. Return its exit status."""
@@ -100,13 +100,6 @@ class Worker:
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(BOUND_S)
-
-
-def wait_until(true: Any, why: Any = lambda: "") -> None:
-    deadline = time.monotonic() + BOUND_S
-    while not true():
-        assert time.monotonic() < deadline, why()
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -153,7 +146,7 @@ def test_the_more_urgent_task_is_done_first(server: Setting, tmp_path: Path) -> 
     for priority in (0, 3, 9, 6):
         server.task("early").apply_async((str(done), priority), priority=priority)
     worker = Worker(server, tmp_path / "w1.log", "--prefetch-multiplier", "1")
-    wait_until(lambda: len(lines(done)) == 4)
+    until(lambda: len(lines(done)) == 4)
     worker.stop()
     assert lines(done) == [9, 6, 3, 0]
 
@@ -164,7 +157,7 @@ def test_a_task_of_a_killed_worker_is_done_again_if_it_acknowledges_late(
     done = tmp_path / "done"
     first = Worker(server, tmp_path / "w1.log")
     results = [server.task("late").delay(str(done), number, 0 if number else 1000) for number in range(5)]
-    wait_until(lambda: lines(done) == [0])
+    until(lambda: lines(done) == [0])
     first.kill()
     second = Worker(server, tmp_path / "w2.log")
     assert [each.get(timeout=BOUND_S) for each in results] == [0, 1, 2, 3, 4]
@@ -179,7 +172,7 @@ def test_a_task_of_a_killed_worker_is_not_done_again_if_it_acknowledges_early(
     done = tmp_path / "done"
     first = Worker(server, tmp_path / "w1.log", "--prefetch-multiplier", "3")
     results = [server.task("early").delay(str(done), number, 0 if number else 1000) for number in range(3)]
-    wait_until(lambda: lines(done) == [0])
+    until(lambda: lines(done) == [0])
     first.kill()
     second = Worker(server, tmp_path / "w2.log")
     assert [each.get(timeout=BOUND_S) for each in results[1:]] == [1, 2]
@@ -191,7 +184,7 @@ def test_a_worker_that_is_stopped_ends_its_task_first(server: Setting, tmp_path:
     done = tmp_path / "done"
     worker = Worker(server, tmp_path / "w1.log")
     result = server.task("late").delay(str(done), 7, 1)
-    wait_until(lambda: lines(done) == [7])
+    until(lambda: lines(done) == [7])
     assert worker.stop() == 0
     assert result.get(timeout=BOUND_S) == 7
     second = Worker(server, tmp_path / "w2.log")

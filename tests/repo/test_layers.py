@@ -108,7 +108,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "admin",
             "master",
         ),
-        *("local", "replica", "daemon", "cli", "processes"),
+        *("http", "local", "replica", "daemon", "cli", "processes"),
     ),
     "testing": (
         *(

@@ -35,7 +35,7 @@ SERVICES = {
     "TLS without a module": (
         "<service class='SSLTcpProxyService' args='2560'/>",
         "write package.module:Class; the built-in services are ConnectionManager, "
-        "TcpProxyService, MeshService, StompService and AmqpService.",
+        "TcpProxyService, MeshService, StompService, AmqpService and HttpService.",
     ),
     "almost Java": (
         "<service class='org.objectweb.joram.mom.proxies.tcp.TcpProxyServic'/>",

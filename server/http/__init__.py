@@ -1,0 +1,1 @@
+"""The HTTP port of a replica: metrics for Prometheus, and probes."""
