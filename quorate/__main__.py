@@ -48,6 +48,7 @@ COMMANDS = {
     "certs": Entry("quorate.server.cli.certs:command", "Make the certificates of replicas and clients."),
     "passwd": Entry("quorate.server.cli.passwd:command", "Set and list the passwords of a file of users."),
     "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in order."),
+    "restart": Entry("quorate.server.cli.restart:command", "Restart replicas one after the other."),
     "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),
     "inspect": Entry("quorate.server.cli.inspect:command", "Show the state of an agent."),
     "send": Entry("quorate.server.cli.send:command", "Send a notification to an agent."),

@@ -44,7 +44,8 @@ def act_of(body: wire.Body) -> Act | None:
         case wire.Post() | wire.Request():
             return _sending(body)
         case wire.Stop():
-            return Act("stop", "the server" if body.together else "the replica")
+            act = "restart" if body.again else "stop"
+            return Act(act, "the server" if body.together else "the replica")
         case wire.Admit():
             return Act("admit", f"replica {body.replica}", {"witness": body.witness})
         case wire.Remove():

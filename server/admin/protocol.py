@@ -144,8 +144,11 @@ class AdminTarget(Protocol):
         """Remove a replica from the cluster: see `Channel.remove`. Raises NotMaster, ChangeRefused."""
         ...
 
-    def stop(self, *, together: bool) -> "Deferred[None] | None":
-        """Stop the replica in order, `together` with all others of its server, and then its process."""
+    def stop(self, *, together: bool, again: bool) -> "Deferred[None] | None":
+        """Stop the replica in order, `together` with all others of its server, and then its process.
+
+        again: the process executes its command anew, with the same id.
+        """
         ...
 
 
@@ -184,7 +187,7 @@ class AdminProtocol:
         if isinstance(call.body, wire.Stop):
             # After the answer, so that the command receives it before the connection is closed.
             stop = cast("Callable[..., Any]", self._target.stop)
-            stopping: Deferred[Any] = maybeDeferred(stop, together=call.body.together)
+            stopping: Deferred[Any] = maybeDeferred(stop, together=call.body.together, again=call.body.again)
             stopping.addErrback(_stop_failed)
 
     def _acted(self, result: object, act: Act) -> object:

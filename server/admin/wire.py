@@ -100,6 +100,8 @@ class Stop(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="st
 
     together: bool = False
     """Whether all replicas of the server are asked to stop; see `Replica.stop`."""
+    again: bool = False
+    """Whether the process then starts the replica again, with the code that is installed now."""
 
 
 class Admit(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="admit"):

@@ -74,7 +74,7 @@ def command(
     It prints one line when it is ready, one whenever its role changes, and one when something keeps it
     waiting. The modules of agents are imported from the current directory and PYTHONPATH.
     """
-    _hold_lifeline()
+    lifeline = _hold_lifeline()
     import_from_here()
     with reported_errors():
         loaded = load(config)
@@ -94,9 +94,11 @@ def command(
             _check_expected(declared, options["expected"])
         directory = DataDirectory.open(data or loaded.path.parent / "data", declared.name, replica_id)
     try:
-        _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", options)
+        again = _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", options)
     finally:
         directory.close()
+    if again:
+        _execute_again(lifeline)
 
 
 def _check_expected(server: Server, expected: int) -> None:
@@ -114,11 +116,20 @@ def _which_replica(config: Config, server: Server, replica: int | None) -> int:
     raise WrongArgument(f"{server.name} is a cluster; choose one of its replicas with --replica: {ids}.")
 
 
-def _hold_lifeline() -> None:
-    """Stop this process when the supervisor that started it ends: see `launcher`."""
+def _execute_again(lifeline: str | None) -> None:
+    """Execute the command of this process anew, with the code that is there now, under the same id."""
+    sys.stdout.flush()
+    if lifeline is not None:
+        os.environ[LIFELINE] = lifeline
+        os.set_inheritable(int(lifeline), True)
+    os.execv(sys.executable, sys.orig_argv)  # noqa: S606
+
+
+def _hold_lifeline() -> str | None:
+    """Stop this process when the supervisor that started it ends: see `launcher`. Return the descriptor."""
     descriptor = os.environ.pop(LIFELINE, None)
     if descriptor is None:
-        return
+        return None
 
     def watch() -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -132,6 +143,7 @@ def _hold_lifeline() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="lifeline", daemon=True).start()
+    return descriptor
 
 
 def _install_reactor() -> Any:
@@ -288,8 +300,11 @@ def _run(
     directory: DataDirectory,
     data: Path,
     options: dict[str, Any],
-) -> None:
-    """Run a replica in this process. `options`: those of `make_replica` that the command has."""
+) -> bool:
+    """Run a replica in this process. Return whether it is to be started again.
+
+    options: those of `make_replica` that the command has.
+    """
     reactor = _install_reactor()
     # Defects are written to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
@@ -332,3 +347,4 @@ def _run(
     foreground.run()
     if foreground.problem:
         raise CommandError(foreground.problem)
+    return running.again

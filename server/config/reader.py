@@ -17,6 +17,7 @@ from .report import Report, quoted
 from .servers import (
     CONNECTION_MANAGER,
     MAX_ID,
+    REPLICA_SERVICES,
     Ack,
     Durability,
     Mode,
@@ -167,7 +168,7 @@ def _replica(
     for ignored in element.all("jvmArgs"):
         report.note(ignored.line, "jvmArgs is ignored; Quorate does not run on Java.")
     witness = element.get("witness") == "true"
-    if witness and services:
+    if witness and any(each.class_name not in REPLICA_SERVICES for each in services):
         report.problem(element.line, "a witness runs no services; remove them from it.")
     if identifier is None:
         return None

@@ -49,8 +49,9 @@ class DaemonAdministration:
         """Return the status of the daemon."""
         return succeed(self._daemon.status())
 
-    def stop(self, *, together: bool) -> "Deferred[None]":
+    def stop(self, *, together: bool, again: bool) -> "Deferred[None]":
         """Stop the daemon in order."""
+        self._daemon.again = again
         return self._daemon.stop(together=together)
 
     def master_address(self) -> Address | None:

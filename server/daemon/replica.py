@@ -120,6 +120,8 @@ class DaemonReplica:
         self.log = log
         self.service = service
         self.trace = DaemonTrace(context)
+        self.again = False
+        """The process starts the daemon again after its end."""
         self.stopped: Deferred[None] = Deferred()
         """Fires when the daemon has stopped for any reason; fails with DaemonFailed after an error."""
         addresses = Addresses(context.server, context.replica)

@@ -145,8 +145,9 @@ class Administration:
         """Remove a replica from the cluster. Raises NotMaster, ChangeRefused."""
         return self._change(lambda channel, now: channel.remove(now, replica))
 
-    def stop(self, *, together: bool) -> "Deferred[None]":
+    def stop(self, *, together: bool, again: bool) -> "Deferred[None]":
         """Stop the replica in order; `together` with all others of its server."""
+        self._replica.again = again
         return self._replica.stop(together=together)
 
     def _change(self, request: Callable[[Channel, float], bool]) -> bool:

@@ -70,6 +70,8 @@ class Replica:
             context.reactor, self._carry_out, self._settled, now=context.clock, wall_ns=context.wall_ns
         )
         self.listeners = Listeners(context)
+        self.again = False
+        """The process starts the replica again after its end."""
         self.http: HttpService | None = None
         """Set before `start`."""
         self.trace = TraceLives(context)

@@ -122,7 +122,7 @@ class FakeTarget:
     def sender(to: AgentId | str) -> AgentId:
         return to if isinstance(to, AgentId) else ALICE
 
-    def stop(self, *, together: bool) -> None:
+    def stop(self, *, together: bool, again: bool) -> None:
         self.stops += 1
         self.together = together
         self.on_stop()

@@ -1,0 +1,83 @@
+"""`quorate restart`: replicas one after the other, while clients go on."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from quorate import Servers
+from quorate.__main__ import cli
+from quorate.messaging import Session
+
+from .foreign_clients import cluster
+from .running import BOUND_S, until
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    path = tmp_path / "a3servers.xml"
+    path.write_text(cluster("StompService", "orders"))
+    with Servers(path, free_ports=True, data=tmp_path / "data") as found:
+        yield found
+
+
+def restart(servers: Servers, *options: str) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(cli, ["restart", str(servers.config.path), *options])
+    return result.exit_code, result.output.splitlines()
+
+
+def test_all_replicas_are_restarted_while_a_client_sends(servers: Servers) -> None:
+    stop = threading.Event()
+    sent: list[int] = []
+
+    def send() -> None:
+        with servers.connect("s0") as connection, Session(connection, timeout=BOUND_S) as session:
+            while not stop.is_set():
+                session.send("orders", str(len(sent)))
+                sent.append(len(sent))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    until(lambda: len(sent) > 10)
+    master = servers.master("s0")
+    status, lines = restart(servers)
+    assert status == 0, lines
+    before = len(sent)
+    until(lambda: len(sent) > before + 10)
+    stop.set()
+    thread.join(BOUND_S)
+    assert sorted(line.split()[0] for line in lines) == ["s0.0", "s0.1", "s0.2"]
+    assert lines[-1].startswith(f"s0.{master} restarted")
+    assert "the master is" in lines[-1]
+    with servers.connect("s0") as connection, Session(connection, timeout=BOUND_S) as session:
+        bodies = [message.body for message in session.consumer("orders", timeout_s=1)]
+    assert bodies == [str(number) for number in range(len(sent))]
+
+
+def test_one_replica_is_restarted(servers: Servers) -> None:
+    slave = (servers.master("s0") + 1) % 3
+    assert restart(servers, "--server", "s0", "--replica", str(slave))[0] == 0
+
+
+def test_nothing_is_restarted_while_a_replica_is_missing(servers: Servers) -> None:
+    slave = (servers.master("s0") + 1) % 3
+    servers.kill("s0", slave)
+    status, lines = restart(servers)
+    assert status == 1
+    assert f"s0 is not restarted: replica {slave} is down" in " ".join(lines)
+
+
+def test_a_server_that_would_lose_its_agents_is_not_restarted(tmp_path: Path) -> None:
+    path = tmp_path / "a3servers.xml"
+    path.write_text(
+        '<config><domain name="D1"/><server id="0" name="s0" hostname="localhost" durability="memory">'
+        '<network domain="D1" port="16301"/></server></config>'
+    )
+    with Servers(path, free_ports=True, data=tmp_path / "data") as servers:
+        status, lines = restart(servers)
+    assert status == 1
+    assert "keeps its agents in memory" in " ".join(lines)
