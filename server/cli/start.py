@@ -29,6 +29,7 @@ from .common import (
 )
 from .launcher import LIFELINE, STOP_TIMEOUT_S, STOP_TOGETHER
 from .output import Printer
+from .service_manager import ServiceManager
 
 ROLE_PERIOD_S = 0.1
 """The period at which the role is checked, to print its changes."""
@@ -183,6 +184,9 @@ def _install_signal_handlers(interrupt: Callable[[], None], all_stop: Callable[[
 class Running(Protocol):
     """The part of a replica that `Foreground` uses."""
 
+    again: bool
+    """Whether the process starts it again after its end."""
+
     @property
     def stopped(self) -> "Deferred[None]":
         """Fires when the replica has stopped for any reason; fails when an error has stopped it."""
@@ -202,7 +206,7 @@ class Foreground:
 
     `role` returns the present role. `waits_for` returns why the replica is neither master nor slave, or does
     not serve as master; "" if there is no reason. `report` is called with each new role, ``master`` say, or
-    with a role and the reason of a wait, ``blocked: ...``.
+    with a role and the reason of a wait, ``blocked: ...``. `manager` is told the same.
     """
 
     def __init__(
@@ -212,8 +216,10 @@ class Foreground:
         role: Callable[[], str],
         waits_for: Callable[[], str],
         report: Callable[[str], None],
+        manager: ServiceManager,
     ) -> None:
         self._reactor = reactor
+        self._manager = manager
         self._replica = replica
         self._role = role
         self._waits_for = waits_for
@@ -243,6 +249,11 @@ class Foreground:
         if self._stopping:
             return None
         self._stopping = True
+        if self._replica.again:
+            # For the manager the process goes on.
+            self._manager.tell(RELOADING="1", STATUS="restarting")
+        else:
+            self._manager.tell(STOPPING="1", STATUS="stopping")
         stopped: Deferred[Any] = maybeDeferred(
             cast("Callable[..., Any]", self._replica.stop), together=self._together
         )
@@ -255,6 +266,9 @@ class Foreground:
 
     def _started(self, _result: object) -> None:
         self._replica.stopped.addCallbacks(self._ended, self._failed)
+        # It may have to wait for the others: for the manager it is ready when it listens.
+        self._manager.tell(READY="1", STATUS="started")
+        self._manager.keep_alive(self._reactor.callLater)
         self._check_role()
 
     def _check_role(self) -> None:
@@ -335,13 +349,13 @@ def _run(
         printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
     running.log.on_announce = print_line
-    foreground = Foreground(
-        reactor,
-        running,
-        lambda: running.role,
-        running.diagnosis,
-        lambda text: print_line(f"{text}, {where}" if text in READY_ROLES else text),
-    )
+    manager = ServiceManager()
+
+    def report(text: str) -> None:
+        manager.tell(STATUS=text)
+        print_line(f"{text}, {where}" if text in READY_ROLES else text)
+
+    foreground = Foreground(reactor, running, lambda: running.role, running.diagnosis, report, manager)
     reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.expect_stop_together)
     reactor.callWhenRunning(running.handle_interrupts)
     foreground.run()

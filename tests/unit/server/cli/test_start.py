@@ -7,6 +7,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
+from quorate.server.cli.service_manager import ServiceManager
 from quorate.server.cli.start import LEAVE_TIMEOUT_S, ROLE_PERIOD_S, WAIT_REPORT_S, Foreground
 from quorate.server.errors import StartInterrupted
 
@@ -50,6 +51,7 @@ class FakeReplica:
         self.stopping: Any = None
         self.stops = 0
         self.together: bool | None = None
+        self.again = False
 
     def start(self) -> Any:
         if isinstance(self.starting, Exception):
@@ -65,7 +67,14 @@ class FakeReplica:
 @pytest.fixture
 def scene() -> tuple[FakeReactor, FakeReplica, list[str], Foreground]:
     reactor, replica, lines = FakeReactor(), FakeReplica(), list[str]()
-    foreground = Foreground(reactor, replica, lambda: replica.role, lambda: replica.waits_for, lines.append)
+    foreground = Foreground(
+        reactor,
+        replica,
+        lambda: replica.role,
+        lambda: replica.waits_for,
+        lines.append,
+        ServiceManager({}),
+    )
     return reactor, replica, lines, foreground
 
 
