@@ -4,8 +4,9 @@ Programs in Python, STOMP and AMQP read the body, the priority, the content type
 They may send tasks, too: a message without the column of Kombu gets its headers from its properties.
 """
 
+import contextlib
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard, cast
 
 import attrs
 
@@ -23,6 +24,8 @@ TRANSIENT: Final = 1
 """The delivery mode of messages for which nobody waits."""
 _OTHER_TYPES: Final = {None: ("application/data", "binary"), "text": ("text/plain", "utf-8")}
 """By the encoding of a body: the content type and encoding of what others have sent."""
+_PARTS: Final[Mapping[str, Any]] = {"h": {}, "p": {}, "e": "", "x": "", "k": ""}
+"""What the column has: headers, properties, encoding, exchange and routing key."""
 
 
 @attrs.frozen
@@ -82,13 +85,12 @@ def sent(message: Mapping[str, Any], exchange: str, routing_key: str) -> Sent:
 
 def received(message: Message, queue: str) -> Received:
     """Return the parts of a message. queue: where it was received."""
-    text = message.kept(KEPT)
+    kept = _kept(message)
     properties = message.properties
     content_type, encoding = _OTHER_TYPES.get(message.encoding, ("application/data", "binary"))
     content_type = str(properties.pop(CONTENT_TYPE, content_type))
     body = message.data
-    if text is not None:
-        kept = cast("dict[str, Any]", loads(text))
+    if kept is not None:
         headers, encoding = kept.get("h", {}), kept.get("e", encoding)
         found: dict[str, Any] = kept.get("p", {})
         exchange, key = kept.get("x", ""), kept.get("k", "")
@@ -97,7 +99,10 @@ def received(message: Message, queue: str) -> Received:
         if message.type is not None:
             headers.setdefault("task", message.type)
         if message.encoding in ("map", "stream"):
-            body, content_type, encoding = dumps(message.body).encode(), "application/json", "utf-8"
+            # A body that cannot be read stays as it is: the worker says what it got.
+            with contextlib.suppress(ValueError, TypeError):
+                body = dumps(message.body).encode()
+                content_type, encoding = "application/json", "utf-8"
         found = {}
         if message.reply_to is not None:
             found["reply_to"] = message.reply_to.title
@@ -106,3 +111,18 @@ def received(message: Message, queue: str) -> Received:
     if message.correlation_id is not None:
         found["correlation_id"] = message.correlation_id
     return Received(body, content_type, encoding, headers, found, exchange, key)
+
+
+def _kept(message: Message) -> dict[str, Any] | None:
+    """Return what only Kombu has; None for a message of another program, whatever it has put there."""
+    try:
+        kept: Any = loads(message.kept(KEPT) or "")
+    except ValueError:
+        return None
+    return kept if _is_whole(kept) else None
+
+
+def _is_whole(kept: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(kept, dict) and all(
+        isinstance(cast("Any", kept).get(name, empty), type(empty)) for name, empty in _PARTS.items()
+    )

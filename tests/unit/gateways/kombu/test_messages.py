@@ -103,3 +103,14 @@ def test_other_programs_send_tasks() -> None:
 def test_a_text_of_another_program_has_its_type() -> None:
     found = received(arrived(b"[]", {"encoding": "text", ".content-type": "application/json"}), "celery")
     assert (found.content_type, found.content_encoding) == ("application/json", "utf-8")
+
+
+@pytest.mark.parametrize("kept", ["{", "[]", "7", '{"h": []}', '{"e": 3}'])
+def test_what_another_program_puts_into_the_column_stops_no_worker(kept: str) -> None:
+    found = received(arrived(b"x", {"kombu": kept, ".task": "tasks.add"}), "celery")
+    assert (found.body, found.headers) == (b"x", {"task": "tasks.add"})
+
+
+def test_a_body_that_cannot_be_read_arrives_as_it_is() -> None:
+    found = received(arrived(b"\xc1", {"encoding": "map"}), "celery")
+    assert (found.body, found.content_type) == (b"\xc1", "application/data")
