@@ -38,6 +38,9 @@ TLS_MODES = ("required", "preferred", "accepted")
 """``required``: nothing goes without TLS. ``preferred``: connections without it are accepted. ``accepted``:
 those that a replica opens do not speak it either. The last two are for changing to TLS without a stop."""
 
+LOG_FORMATS = ("text", "json")
+"""How a replica writes its log: lines for people, or JSON objects, one a line."""
+
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 """The words for true and false, in lower case; a file may have them in any."""
 
@@ -95,6 +98,10 @@ def _tls_mode(text: str) -> str | None:
     return None if text in TLS_MODES else f"must be {', '.join(TLS_MODES[:-1])} or {TLS_MODES[-1]}"
 
 
+def _log_format(text: str) -> str | None:
+    return None if text in LOG_FORMATS else f"must be {' or '.join(LOG_FORMATS)}"
+
+
 def _any(text: str) -> str | None:  # noqa: ARG001
     return None
 
@@ -124,6 +131,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "hold_bytes": _COUNT_FROM_1,
     "hold_s": _seconds,
     "lease_s": _seconds,
+    "log_format": _log_format,
     "max_connections": _whole(1, 10**6),
     "max_frame": _whole(4096, 1 << 22),
     "max_turn": _COUNT_FROM_1,

@@ -35,7 +35,9 @@ def make_context(
 ) -> tuple[ReplicaContext, ReplicaLog]:
     """Return the context of a replica, and its log, which is not open. Raises StartError."""
     directory = data / server.name / str(declared.id)
-    log = ReplicaLog(directory)
+    labels: dict[str, str | int] = {"server": server.name, "replica": declared.id}
+    in_json = config.setting("log_format", server=server.id, replica=declared.id) == "json"
+    log = ReplicaLog(directory, labels if in_json else None)
     settings = ReplicaSettings.read(config, server, declared)
     context = ReplicaContext(
         config,

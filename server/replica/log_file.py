@@ -1,9 +1,10 @@
 """The log of a replica: one line for each event, in a file that is rotated."""
 
 import contextlib
+import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,16 +27,18 @@ class ReplicaLog:
 
     Also takes what Twisted reports as errors (an exception nobody handled, say), with the traceback. When the
     disk refuses, lines are lost and counted in `lost`: a log must not stop the server. Lines come from any
-    thread.
+    thread. With `labels` each line is a JSON object with these members, ``time``, ``level`` (``info``, or
+    ``error`` for a defect), ``text``, and ``traceback`` of a defect.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, labels: Mapping[str, str | int] | None = None) -> None:
         self.on_announce: Callable[[str], None] | None = None
         """Called with the lines meant for the user who started the replica."""
         self.lost = 0
         self.errors = 0
         """Errors that Twisted reported: each is a defect."""
         self._directory = directory
+        self._labels = labels
         self._closed = True
         self._lock = threading.RLock()
         self._file: Any = None
@@ -50,10 +53,21 @@ class ReplicaLog:
 
     def line(self, text: str) -> None:
         """Write one line; line ends within it are shown as spaces, other control characters as escapes."""
+        self._line(text, "info")
+
+    def _line(self, text: str, level: str, traceback: Sequence[str] = ()) -> None:
         now = time.time()
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        clock = f"{clock}.{int(now * 1000) % 1000:03d}Z"
         flat = printable(" ".join(text.split("\n")))[:LINE_CHARS]
-        self._write(f"{clock}.{int(now * 1000) % 1000:03d}Z {flat}\n")
+        lines = [printable(each) for each in traceback]
+        if self._labels is None:
+            self._write("".join(f"{each}\n" for each in (f"{clock} {flat}", *lines)))
+            return
+        members = {"time": clock, "level": level, **self._labels, "text": flat}
+        if lines:
+            members["traceback"] = "\n".join(lines)
+        self._write(json.dumps(members, ensure_ascii=False) + "\n")
 
     def announce(self, line: str) -> None:
         """Write a line, and show it to the user who started the replica."""
@@ -108,8 +122,7 @@ class ReplicaLog:
         self.errors += 1
         failure = cast("Failure | None", event.get("log_failure"))
         if failure is None:
-            self.line(f"error: {formatEvent(event)}")
+            self._line(f"error: {formatEvent(event)}", "error")
         else:
-            self.line(f"error: {formatEvent(event)}: {failure.getErrorMessage()}")
-            lines = failure.getTraceback().splitlines()
-            self._write("".join(f"{printable(line)}\n" for line in lines))
+            text = f"error: {formatEvent(event)}: {failure.getErrorMessage()}"
+            self._line(text, "error", failure.getTraceback().splitlines())

@@ -1,6 +1,7 @@
 """The log of a replica: what is said in it cannot write to a terminal, and a full disk stops nobody."""
 
 import errno
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -59,3 +60,19 @@ def test_a_log_that_cannot_be_rotated_loses_lines_and_goes_on_once_it_can(
     log.close()
     assert (tmp_path / "log").read_text().endswith(" found\n")
     assert "x" * 100 in (tmp_path / "log.1").read_text()
+
+
+def test_lines_are_json_objects_by_choice(tmp_path: Path) -> None:
+    log = ReplicaLog(tmp_path, {"server": "s0", "replica": 1})
+    log.open()
+    log.line('client "a\x1b"\nsaid é')
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        Logger().failure("a defect")
+    log.close()
+    said, defect = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert said.pop("time").endswith("Z")
+    assert said == {"level": "info", "server": "s0", "replica": 1, "text": r'client "a\x1b" said é'}
+    assert (defect["level"], defect["text"]) == ("error", "error: a defect: bad")
+    assert "Traceback" in defect["traceback"]
