@@ -22,7 +22,7 @@ from typing import Any
 import kombu
 import stomp
 from rabbitmq import RabbitCluster, missing
-from rounds import Round, report
+from rounds import Round, compare
 
 import quorate.gateways.kombu  # noqa: F401  it makes the scheme of the URL known
 from quorate import Servers
@@ -224,15 +224,8 @@ def main() -> None:
             peers = made[name]()
             for measure in peers.values():
                 measure(10, 1.0)
-            for window in arguments.windows:
-                found: dict[str, list[tuple[float, list[float]]]] = {peer: [] for peer in peers}
-                for _ in range(arguments.rounds):
-                    for peer, measure in peers.items():
-                        found[peer].append(measure(window, arguments.seconds))
-                print(name)
-                rates = {peer: report(peer, window, rounds) for peer, rounds in found.items()}
-                if "rabbitmq" in rates:
-                    print(f"{'':<10} ratio {rates['quorate'] / rates['rabbitmq']:.2f}", flush=True)
+            print(name)
+            compare(peers, arguments.windows, arguments.rounds, arguments.seconds)
 
 
 if __name__ == "__main__":

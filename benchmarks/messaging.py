@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from rabbitmq import RabbitCluster, missing
-from rounds import Round, report
+from rounds import Round, compare
 
 from quorate import Servers
 from quorate.messaging import Session
@@ -94,14 +94,7 @@ def main() -> None:
             peers["rabbitmq"] = cluster.round(arguments.size)
         for measure in peers.values():
             measure(100, 1.0)
-        for window in arguments.windows:
-            found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in peers}
-            for _ in range(arguments.rounds):
-                for name, measure in peers.items():
-                    found[name].append(measure(window, arguments.seconds))
-            rates = {name: report(name, window, rounds) for name, rounds in found.items()}
-            if "rabbitmq" in rates:
-                print(f"{'':<10} ratio {rates['quorate'] / rates['rabbitmq']:.2f}")
+        compare(peers, arguments.windows, arguments.rounds, arguments.seconds)
 
 
 if __name__ == "__main__":

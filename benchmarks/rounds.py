@@ -1,7 +1,7 @@
 """Rounds of a load, and what is printed of them."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 Round = Callable[[int, float], tuple[float, list[float]]]
 """Takes a window and seconds; returns messages a second and latencies in seconds."""
@@ -20,3 +20,15 @@ def report(name: str, window: int, rounds: list[tuple[float, list[float]]]) -> f
         f"p50 {p50 * 1e3:.2f} ms  p99 {p99 * 1e3:.2f} ms  max {most * 1e3:.0f} ms"
     )
     return rate
+
+
+def compare(peers: Mapping[str, Round], windows: Sequence[int], rounds: int, seconds: float) -> None:
+    """Measure peers by turns, and print their rates, and the ratio of Quorate's to RabbitMQ's."""
+    for window in windows:
+        found: dict[str, list[tuple[float, list[float]]]] = {name: [] for name in peers}
+        for _ in range(rounds):
+            for name, measure in peers.items():
+                found[name].append(measure(window, seconds))
+        rates = {name: report(name, window, each) for name, each in found.items()}
+        if "rabbitmq" in rates:
+            print(f"{'':<10} ratio {rates['quorate'] / rates['rabbitmq']:.2f}", flush=True)

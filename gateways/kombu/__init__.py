@@ -4,7 +4,7 @@ Importing this package makes the schemes ``quorate`` and ``quorates`` known to K
 of users: nothing on a server imports it. It needs Kombu, the extra ``quorate[celery]``.
 """
 
-from .library import ALIASES
+from .facade import ALIASES
 from .transport import Transport
 
 __all__ = ["Transport"]

@@ -16,17 +16,11 @@ from typing import Final
 import attrs
 
 from ...agents import ColumnValue
-from ...client import (
-    AuthenticationError,
-    ConnectionClosed,
-    NotPermitted,
-    RequestTimeout,
-    SessionSettings,
-    Unavailable,
-    connect,
-)
+from ...client import ConnectionClosed, NotPermitted, RequestTimeout, SessionSettings, connect
+from ...client.connection_base import OTHER_PROCESS
 from ...messaging.agents.administered import Described
 from ...messaging.agents.protocol import Settlement
+from ...messaging.client.blocking import outcome
 from ...messaging.client.consumer import ConsumerOptions
 from ...messaging.client.destinations import Destination, Queue, Topic
 from ...messaging.client.errors import NoSuchDestination
@@ -128,28 +122,24 @@ class Broker:
         self._changed = threading.Condition()
         self._ready: deque[tuple[Source, Message]] = deque()
         self._error: Exception | None = None
-        self._wake, self._woken = socket.socketpair()
-        self._wake.setblocking(False)
-        self._woken.setblocking(False)
-        self._signalled = False
         self._room = threading.Condition()
         self._outgoing = self._outgoing_bytes = 0
         self._refused: BaseException | None = None
         """Why a message was not taken for which nobody waited."""
         self._missing: OrderedDict[str, float] = OrderedDict()
         """Names that are no queues, with the time at which they are asked for again. In the loop."""
-        try:
-            self._connection = connect(
-                url,
-                user=user,
-                password=password,
-                timeout=timeout_s,
-                reconnect_timeout=options.reconnect_timeout_s,
-                settings=SessionSettings(inbox_notes=0),
-            )
-        except (Unavailable, AuthenticationError):
-            self._close_sockets()
-            raise
+        self._connection = connect(
+            url,
+            user=user,
+            password=password,
+            timeout=timeout_s,
+            reconnect_timeout=options.reconnect_timeout_s,
+            settings=SessionSettings(inbox_notes=0),
+        )
+        self._wake, self._woken = socket.socketpair()
+        self._wake.setblocking(False)
+        self._woken.setblocking(False)
+        self._signalled = False
         self.session = GatewaySession(self._connection)
         self._call(self._watch, "the connection is not open")
 
@@ -314,9 +304,6 @@ class Broker:
         with self._room:
             self._room.wait_for(lambda: not self._outgoing or not self.connected, CLOSE_S)
         self._connection.close(CLOSE_S)
-        self._close_sockets()
-
-    def _close_sockets(self) -> None:
         with self._changed:
             self._signalled = True
             self._wake.close()
@@ -324,9 +311,7 @@ class Broker:
 
     def _check(self) -> None:
         if os.getpid() != self._pid:
-            raise ConnectionClosed(
-                "the connection belongs to the process that opened it, and this one is a fork"
-            )
+            raise ConnectionClosed(OTHER_PROCESS)
         if self._error is not None:
             raise self._error
 
@@ -352,7 +337,7 @@ class Broker:
 
     def _outcome(self, future: "Future[None]", what: str, place: Destination | None = None) -> None:
         try:
-            future.result(self.options.request_timeout_s)
+            outcome(future, self.options.request_timeout_s, what)
         except NoSuchDestination as error:
             if isinstance(place, Topic):
                 raise NoSuchDestination(
@@ -360,10 +345,6 @@ class Broker:
                     f'<topic name="{self.options.tree}" tree="true"/> in a3servers.xml'
                 ) from error
             raise
-        except TimeoutError as error:
-            if not future.done():
-                raise RequestTimeout(f"{what} within {self.options.request_timeout_s:g} s") from None
-            raise error from None
 
     def _quiet(self) -> None:
         """Make the descriptor unreadable. With the lock."""

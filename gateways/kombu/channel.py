@@ -1,12 +1,12 @@
 """The channels of a connection of Kombu: declarations, publishing, consumers, and what is not settled."""
 
+import contextlib
 import functools
 import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import uuid4
 
 import attrs
@@ -16,7 +16,7 @@ from ...messaging.client.destinations import Destination, Queue
 from ...messaging.client.errors import NoSuchDestination, NoSuchSubscription
 from ...messaging.client.message import Message as QuorateMessage
 from .broker import Broker, Place, Source
-from .library import BaseChannel, ChannelError, DeclareOk, Message, queue_arguments
+from .facade import BaseChannel, ChannelError, DeclareOk, Message, queue_arguments
 from .messages import received, sent
 from .names import BadName, exchange_topic, queue_topic
 from .queues import DeclaredQueue, argument_flaw
@@ -203,13 +203,8 @@ class Channel(BaseChannel):  # type: ignore[misc]  # pyright: ignore[reportUntyp
             self._keepers[queue] = [each for each in self._keepers.get(queue, []) if each not in gone]
             self._broker.close_sources(gone)
         else:
-            self._end_binding(place)
-
-    def _end_binding(self, place: Place) -> None:
-        try:
-            self._broker.end_durable(place)
-        except NoSuchSubscription:
-            return
+            with contextlib.suppress(NoSuchSubscription):
+                self._broker.end_durable(place)
 
     def _known(self, name: str) -> DeclaredQueue:
         """Return a queue that this connection has declared, or one that another has."""
@@ -436,14 +431,6 @@ class Channel(BaseChannel):  # type: ignore[misc]  # pyright: ignore[reportUntyp
         self._consumers.clear()
         self._unacked.clear()
         self._broker.close_sources(list(sources))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _collect(found: list[QuorateMessage], _: Source, message: QuorateMessage) -> None:

@@ -13,7 +13,7 @@ import attrs
 from ...agents import ColumnValue
 from ...messaging.agents.protocol import MAX_PRIORITY, PROPERTY_PREFIX
 from ...messaging.client.message import Message
-from .library import dumps, loads
+from .facade import dumps, loads
 
 __all__ = ["Received", "Sent", "received", "sent"]
 

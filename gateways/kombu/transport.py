@@ -10,7 +10,7 @@ from ...client import ConnectionClosed, NotPermitted, Unavailable
 from ...messaging.client.errors import ConsumerEnded, MessagingError, SessionClosed
 from .broker import Broker, BrokerOptions
 from .channel import Channel, KombuConnection
-from .library import BaseTransport, ChannelError
+from .facade import BaseTransport, ChannelError
 
 __all__ = ["Transport"]
 

@@ -17,6 +17,7 @@ from .common import (
     CommandError,
     address_of,
     admins,
+    any_server_option,
     config_argument,
     json_option,
     json_text,
@@ -35,7 +36,7 @@ Answered = tuple[str, Rows | AdminError]
 
 @click.command(epilog="Exit status: 0, or 1 if a server does not answer; the others are listed.")
 @config_argument
-@click.option("--server", metavar="NAME", help="Only this server (name or id).")
+@any_server_option
 @click.option("--replica", metavar="ID", type=click.IntRange(0), help="Ask this replica, not the master.")
 @click.option("--class", "class_name", metavar="NAME", default="", help="Only agents of this class.")
 @click.option(

@@ -46,6 +46,10 @@ class Seconds(click.FloatRange):
 config_argument = click.argument(
     "config", metavar="A3SERVERS.XML", type=click.Path(dir_okay=False, path_type=Path)
 )
+READY_ROLES = frozenset({"slave", "master", "witness", "daemon"})
+"""The roles of replicas that do what they are there for."""
+
+any_server_option = click.option("--server", metavar="NAME", help="Only this server (name or id).")
 server_option = click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 master_timeout_option = click.option(
@@ -70,6 +74,10 @@ replica_option = click.option(
     "--replica", metavar="ID", callback=replica_id, help="Ask this replica instead of the master."
 )
 
+
+any_replica_option = click.option(
+    "--replica", metavar="ID", callback=replica_id, help="Only this replica of --server."
+)
 
 _LONG_WORD = re.compile(r"[^\s/]{256,}")
 KEPT_CHARS = 60
@@ -119,6 +127,19 @@ def reported_errors() -> Generator[None]:
 def read_config(path: Path) -> Config:
     """Load a configuration without importing the services and agent modules it names. Raises ConfigError."""
     return load(path, check_imports=False)
+
+
+def read_choice(path: Path, server: str | None, replica: int | None) -> Config:
+    """Load the configuration of a command with `any_server_option` and `any_replica_option`.
+
+    Raises ConfigError, UnknownName for a replica that is not there, UsageError without its server.
+    """
+    loaded = read_config(path)
+    if replica is not None:
+        if server is None:
+            raise click.UsageError("--replica needs --server.")
+        loaded.replica(server, replica)
+    return loaded
 
 
 def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:

@@ -17,14 +17,24 @@ from ..admin.client import CALL_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError
 from ..admin.health import is_led, is_whole_mesh
 from ..admin.replica_status import ReplicaStatus, gather
-from .common import CommandError, Seconds, admins, config_argument, read_config, replica_id, reported_errors
+from .common import (
+    READY_ROLES,
+    CommandError,
+    Seconds,
+    admins,
+    any_replica_option,
+    any_server_option,
+    config_argument,
+    read_choice,
+    reported_errors,
+)
 from .output import Printer
 
 RETURN_TIMEOUT_S: Final = 120.0
 SETTLE_S: Final = 5.0
 POLL_S: Final = 0.2
-TAKES_PART: Final = ("master", "slave", "witness", "daemon")
-"""The roles of replicas that do what they are there for."""
+MAX_BEHIND: Final = 100
+"""Entries that a replica may lack, as a server under load is never still."""
 
 
 @attrs.define
@@ -73,7 +83,7 @@ class _Server:
     @staticmethod
     def _problem(replicas: list[ReplicaStatus]) -> str:
         """Return why no replica may be restarted, "" if one may."""
-        lacking = [each for each in replicas if each.role not in TAKES_PART]
+        lacking = [each for each in replicas if each.role not in READY_ROLES]
         if lacking:
             first = min(lacking, key=lambda each: each.status is not None)
             why = f" ({first.reason.rstrip('.')})" if first.reason else ""
@@ -81,7 +91,7 @@ class _Server:
                 f"replica {first.endpoint.replica} is {first.role}{why}, and a restart would take one more "
                 "copy away; start it before"
             )
-        if not is_led(replicas) and not is_whole_mesh(replicas):
+        if not _served(replicas):
             return "no master serves; `quorate status` says why"
         return ""
 
@@ -105,8 +115,8 @@ class _Server:
             waited_s = time.monotonic() - begun
             replicas = self.replicas()
             now = next(each for each in replicas if each.endpoint.replica == replica)
-            led = is_led(replicas) or is_whole_mesh(replicas)
-            if led and now.role in TAKES_PART and _is_new(now, waited_s) and not _behind(now, replicas):
+            back = now.role in READY_ROLES and _is_new(now, waited_s) and not _behind(now, replicas)
+            if back and _served(replicas):
                 return now
             if waited_s > self.timeout_s:
                 why = now.reason or str((now.status or {}).get("diagnosis") or "") or f"it is {now.role}"
@@ -118,6 +128,11 @@ class _Server:
 
     def _master(self, seen_by: ReplicaStatus) -> str:
         return f"{self.name}.{(seen_by.status or {}).get('master')}"
+
+
+def _served(replicas: list[ReplicaStatus]) -> bool:
+    """Return whether a server has a master that all others follow; of a mesh, whether all of it answers."""
+    return is_led(replicas) or is_whole_mesh(replicas)
 
 
 def _is_new(replica: ReplicaStatus, waited_s: float) -> bool:
@@ -135,14 +150,10 @@ def _behind(replica: ReplicaStatus, replicas: list[ReplicaStatus]) -> bool:
     return bool(status.get("lag")) and committed - status["applied"] > MAX_BEHIND
 
 
-MAX_BEHIND: Final = 100
-"""Entries that a replica may lack, as a server under load is never still."""
-
-
 @click.command(epilog="Exit status: 0 if all chosen replicas were restarted, 1 otherwise.")
 @config_argument
-@click.option("--server", metavar="NAME", help="Only this server (name or id).")
-@click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
+@any_server_option
+@any_replica_option
 @click.option(
     "--timeout",
     "timeout_s",
@@ -160,10 +171,6 @@ def command(config: Path, server: str | None, replica: int | None, timeout_s: fl
         printer(lambda: click.echo(line))
 
     with reported_errors():
-        loaded = read_config(config)
-        if replica is not None:
-            if server is None:
-                raise click.UsageError("--replica needs --server.")
-            loaded.replica(server, replica)
+        loaded = read_choice(config, server, replica)
         for admin in admins(loaded, server):
             _Server(admin, timeout_s, print_line).restart(replica)

@@ -20,6 +20,7 @@ from ..config import Config, Server, load
 from ..errors import StartInterrupted
 from ..storage.data_directory import DataDirectory
 from .common import (
+    READY_ROLES,
     CommandError,
     WrongArgument,
     config_argument,
@@ -35,7 +36,6 @@ ROLE_PERIOD_S = 0.1
 """The period at which the role is checked, to print its changes."""
 LEAVE_TIMEOUT_S = 0.8 * STOP_TIMEOUT_S
 """An orderly stop that takes longer is given up, shortly before a supervisor would use SIGKILL."""
-READY_ROLES = frozenset({"slave", "master", "witness", "daemon"})
 WAIT_REPORT_S = 1.0
 """The reason why a replica waits is printed after the wait has lasted this long."""
 

@@ -29,6 +29,7 @@ from ..storage.running_file import read_running
 from .common import (
     Seconds,
     admins,
+    any_server_option,
     config_argument,
     json_option,
     json_text,
@@ -67,7 +68,7 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     "daemons answer); 1 otherwise."
 )
 @config_argument
-@click.option("--server", metavar="NAME", help="Only this server (name or id).")
+@any_server_option
 @json_option
 @click.option(
     "--watch",

@@ -19,7 +19,15 @@ from ..admin.client import CALL_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError, Lost, Unreachable
 from ..admin.replica_status import ReplicaStatus, gather, nobody_there
 from ..storage.data_directory import running_process
-from .common import CommandError, admins, config_argument, read_config, replica_id, reported_errors
+from .common import (
+    CommandError,
+    admins,
+    any_replica_option,
+    any_server_option,
+    config_argument,
+    read_choice,
+    reported_errors,
+)
 from .launcher import STOP_TOGETHER
 from .local_hosts import is_local
 from .output import Printer
@@ -114,8 +122,8 @@ def _is_zombie(pid: int) -> bool:
 
 @click.command(epilog="Exit status: 0 if all chosen replicas are down, 1 otherwise.")
 @config_argument
-@click.option("--server", metavar="NAME", help="Only this server (name or id).")
-@click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
+@any_server_option
+@any_replica_option
 @click.option(
     "--data",
     metavar="DIR",
@@ -133,11 +141,7 @@ def command(config: Path, server: str | None, replica: int | None, data: Path | 
         printer(lambda: click.echo(line))
 
     with reported_errors():
-        loaded = read_config(config)
-        if replica is not None:
-            if server is None:
-                raise click.UsageError("--replica needs --server.")
-            loaded.replica(server, replica)
+        loaded = read_choice(config, server, replica)
         asked = admins(loaded, server)
         found = [
             _StopTarget(admin, each)

@@ -1,5 +1,7 @@
 """A cluster with a service for clients of a foreign protocol."""
 
+from pathlib import Path
+
 from quorate import Servers
 from quorate.server.config import load
 
@@ -38,3 +40,10 @@ def service_ports(servers: Servers, service: str) -> list[int]:
     """Return the ports of a service by its class: of the replicas, of which one is master."""
     found = [replica.service(service) for replica in load(servers.config.path).server("s0").replicas]
     return [int(each.args) for each in found if each is not None]
+
+
+def running(directory: Path, text: str) -> Servers:
+    """Return the servers of a configuration, whose file and data are in a directory."""
+    path = directory / "a3servers.xml"
+    path.write_text(text)
+    return Servers(path, free_ports=True, data=directory / "data")

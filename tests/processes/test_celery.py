@@ -18,7 +18,7 @@ from celery import group
 from quorate import Servers
 
 from .celery_app import new_app
-from .foreign_clients import cluster
+from .foreign_clients import cluster, running
 from .running import BOUND_S, until
 
 pytestmark = pytest.mark.processes
@@ -45,12 +45,10 @@ class Setting:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    path = tmp_path_factory.mktemp("celery") / "a3servers.xml"
     text = cluster("StompService", "celery", "urgent", topics='<topic name="kombu" tree="true"/>')
     for port in (2560, 2570, 2580):
         text = text.replace(f'"TcpProxyService" args="{port}"', f'"TcpProxyService" args="{port} {IDLE_S}"')
-    path.write_text(text)
-    with Servers(path, free_ports=True, data=path.parent / "data") as found:
+    with running(tmp_path_factory.mktemp("celery"), text) as found:
         yield found
 
 

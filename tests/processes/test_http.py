@@ -12,7 +12,7 @@ from quorate import Servers
 from quorate.messaging import Session
 from quorate.server.config.servers import HTTP_SERVICE
 
-from .foreign_clients import cluster, service_ports
+from .foreign_clients import cluster, running, service_ports
 from .running import BOUND_S, until
 
 pytestmark = pytest.mark.processes
@@ -20,9 +20,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
-    path = tmp_path / "a3servers.xml"
-    path.write_text(cluster("HttpService", "orders"))
-    with Servers(path, free_ports=True, data=tmp_path / "data") as found:
+    with running(tmp_path, cluster("HttpService", "orders")) as found:
         yield found
 
 

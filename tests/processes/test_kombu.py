@@ -2,7 +2,6 @@
 # ruff: noqa: E402  what follows needs Kombu, which may be missing
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from quorate import Servers, connect
 from quorate.gateways.kombu import Transport
 from quorate.messaging import NoSuchDestination, Session
 
-from .foreign_clients import cluster
+from .foreign_clients import cluster, running
 from .running import BOUND_S
 
 pytestmark = pytest.mark.processes
@@ -23,9 +22,8 @@ QUEUES = ("work", "urgent", "small")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    path: Path = tmp_path_factory.mktemp("kombu") / "a3servers.xml"
-    path.write_text(cluster("StompService", *QUEUES, topics='<topic name="kombu" tree="true"/>'))
-    with Servers(path, free_ports=True, data=path.parent / "data") as servers:
+    text = cluster("StompService", *QUEUES, topics='<topic name="kombu" tree="true"/>')
+    with running(tmp_path_factory.mktemp("kombu"), text) as servers:
         yield servers
 
 

