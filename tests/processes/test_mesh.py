@@ -19,7 +19,7 @@ from quorate.client import AuthenticationError, NotPermitted, ProtocolError, Quo
 from quorate.mesh import Mesh, NoTopic, PublishTimeout, TopicExists, connect_async
 from quorate.mesh import connect as connect_mesh
 
-from .running import BOUND_S, ROOT
+from .running import BOUND_S, ROOT, until
 
 pytestmark = pytest.mark.processes
 
@@ -121,6 +121,8 @@ def test_commands_show_and_change_a_mesh(servers: Servers) -> None:
     assert (topic["name"], topic["subscriptions"], topic["topic_bytes"]) == ("prices", 1, 100000)
     assert "audit" in command(servers, "subscriptions", "--replica", "1", "--slow").output
     assert "subscription audit is 1 behind" in command(servers, "explain", "prices", "--replica", "1").output
+    # What one daemon knows reaches the others a moment later.
+    until(lambda: command(servers, "status").exit_code == 0, "a mesh in which all reach all")
     status = command(servers, "status")
     assert status.exit_code == 0, status.output
     assert status.output.count("0,1,2") == 3
