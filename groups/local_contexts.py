@@ -41,11 +41,12 @@ class _Group:
     positions: dict[AgentId, int]
     queued: int
     """Everything up to this item was given to the disk."""
-    filed: int
-    """Everything up to this item is on the disk."""
+    filed: int = 0
+    """Everything up to this item is on the disk; 0: nothing, not even that there is this group."""
     ready: bool = True
     """Whether everything that the agent held has come; otherwise it is being fetched."""
     told: int = 0
+    """The agent knows that everything up to this item is on the disk; 0: it does not know of any."""
     told_at: float = 0.0
     batch: FilingBatch | None = None
     recent: SortedDict[int, Page] = attrs.field(factory=SortedDict[int, Page])
@@ -100,8 +101,12 @@ class LocalContexts:
             return
         known = self._groups.get(group)
         if known is None:
+            if not message.first:
+                # The group has members here that this home does not know yet: its state is on the way.
+                return
             after = message.after
-            known = self._groups[group] = _Group(group, {}, after, after)
+            self._forget.append(FilingBatch(group, forget=True))
+            known = self._groups[group] = _Group(group, {}, after)
             known.change().upto = after
             self._released(self._unknown.pop(group, []))
         known.positions[message.member] = message.after
@@ -133,14 +138,22 @@ class LocalContexts:
         found = self._found.pop(group.stamp, None) or FiledGroup()
         if not message.members:
             self._forget.append(FilingBatch(group, forget=True))
-        elif found.upto < message.applied:
+        elif found.upto < message.applied and message.confirmed:
             self._ctx.log(f"group {group}: the disk of this replica lacks items; its members leave the group")
             self._ctx.send(group, HomeLost(self._ctx.replica, "the disk of its replica was lost"))
         else:
+            if found.upto < message.applied:
+                # The first member came before this home listened, or before it had filed anything.
+                self._forget.append(FilingBatch(group, forget=True))
+                found = FiledGroup()
             positions = {member: found.positions.get(member, joined) for member, joined in message.members}
-            known = _Group(group, positions, found.upto, found.upto, ready=False, told=message.applied)
+            told = message.applied if message.confirmed else 0
+            begin = max(found.upto, message.applied)
+            known = _Group(group, positions, begin, found.upto, ready=False, told=told)
             self._groups[group] = known
-            known.change().positions.update(positions)
+            batch = known.change()
+            batch.upto = begin
+            batch.positions.update(positions)
             known.waiting = self._unknown.pop(group, [])
             self._fetch(known)
             return

@@ -120,6 +120,8 @@ class Begun(msgspec.Struct, array_like=True, frozen=True):
     after: int
     home: int
     """The replica that the client is connected to."""
+    first: bool = False
+    """With ``context="local"``: the home had no members, and has nothing to have kept."""
 
 
 class HomeState(msgspec.Struct, array_like=True, frozen=True):
@@ -129,7 +131,9 @@ class HomeState(msgspec.Struct, array_like=True, frozen=True):
     members: list[tuple[AgentId, int]]
     """Its members, with the items with which they have joined."""
     applied: int
-    """The home has said that it has filed everything up to this item."""
+    """What comes after this item is held for the home."""
+    confirmed: bool
+    """The home has said that it has filed everything up to there; otherwise it perhaps never began."""
 
 
 class Removed(msgspec.Struct, array_like=True, frozen=True):

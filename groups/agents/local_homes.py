@@ -15,8 +15,25 @@ class LocalHomes:
 
     applied: dict[int, int] = attrs.field(factory=dict[int, int])
     """By home: it has filed everything up to this item."""
+    confirmed: set[int] = attrs.field(factory=set[int])
+    """Homes that have said so; any other has a first member and has perhaps filed nothing yet."""
     away: dict[int, int] = attrs.field(factory=dict[int, int])
     """By home that does not run: since when, in nanoseconds."""
+
+    def begin(self, home: int, last: int) -> bool:
+        """Begin to hold what comes after `last` for a home; return False if it is one already."""
+        if home in self.applied:
+            return False
+        self.applied[home] = last
+        return True
+
+    def file(self, home: int, upto: int) -> bool:
+        """Note what a home has filed; return whether that is news."""
+        if home not in self.applied or upto < self.applied[home]:
+            return False
+        self.confirmed.add(home)
+        self.applied[home] = upto
+        return True
 
     def low(self, last: int) -> int:
         """Return up to where all homes have filed; `last` if there is none."""
@@ -36,6 +53,7 @@ class LocalHomes:
         left = {*homes}
         for home in [home for home in self.applied if home not in left]:
             del self.applied[home]
+            self.confirmed.discard(home)
             self.away.pop(home, None)
 
     def statuses(self, last: int) -> list[HomeStatus]:

@@ -185,9 +185,8 @@ class GroupTopic(Agent, name="quorate.group"):
         member = Member(note.user, joining.label, first, first, home, note.attempt, note.suspected)
         self.members[client] = member
         self._change_view(ctx, [client], [])
-        if self.local:
-            self.homes.applied.setdefault(home, self.last)
-        ctx.emit(GROUPS_TOPIC, Begun(client, self.last, home))
+        new_home = self.local and self.homes.begin(home, self.last)
+        ctx.emit(GROUPS_TOPIC, Begun(client, self.last, home, new_home))
         infos = [each.info(identity) for identity, each in self.members.items()]
         answer = GroupJoined(self.last, self.view, infos, self.had_state)
         ctx.send(ReplyTo(client, joining.request), answer)
@@ -279,7 +278,8 @@ class GroupTopic(Agent, name="quorate.group"):
                 (each, member.joined) for each, member in self.members.items() if member.home == note.home
             ]
             applied = self.homes.applied.get(note.home, self.last)
-            ctx.emit(GROUPS_TOPIC, HomeState(note.home, members, applied))
+            confirmed = note.home in self.homes.confirmed
+            ctx.emit(GROUPS_TOPIC, HomeState(note.home, members, applied, confirmed))
 
     def _suspect_later(self, ctx: Context, homes: set[int], limits: HomeLimits, *, expires: bool) -> None:
         """Suspect the members of homes unless they connect again in time."""
@@ -308,8 +308,7 @@ class GroupTopic(Agent, name="quorate.group"):
     def home_applied(self, ctx: Context, note: HomeApplied) -> None:
         """Note what a home has filed; drop what all homes have."""
         _only_from_server(ctx)
-        if self.homes.applied.get(note.home, self.last) < note.upto <= self.last:
-            self.homes.applied[note.home] = note.upto
+        if note.upto <= self.last and self.homes.file(note.home, note.upto):
             self._trim(ctx)
 
     @reacts

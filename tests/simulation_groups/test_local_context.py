@@ -101,6 +101,22 @@ def test_members_of_a_replica_whose_disk_is_lost_leave_and_miss_nothing_in_silen
     assert member.reading.done
 
 
+def test_a_replica_killed_before_it_filed_anything_keeps_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SimulatedCluster(seed=14, groups="local", properties=PROPERTIES) as cluster:
+        with monkeypatch.context() as patch:
+            patch.setattr(LocalContexts, "tick", lambda _: None)
+            scene = Scene(cluster)
+            home, member = scene.victim()
+            scene.cast(5)
+            cluster.kill(home)
+        scene.cast(5)
+        cluster.restart(home)
+        cluster.run(10.0)
+        found = scene.settle()
+        assert (found.casts, found.view) == (10, 3)
+        assert scene.home(member) == home
+
+
 def test_a_replica_that_is_away_for_too_long_is_given_up_in_one_view() -> None:
     with SimulatedCluster(seed=12, groups="local", properties={**PROPERTIES, "hold_s": "30"}) as cluster:
         scene = Scene(cluster)
