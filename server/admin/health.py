@@ -1,5 +1,8 @@
 """Judgements on servers, from the statuses of their replicas. Pure."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from ..config import Server
 from ..network.addresses import decode_address, describe_replica, differences, encode_address
 from .replica_status import ReplicaStatus, as_agreed
@@ -13,6 +16,7 @@ __all__ = [
     "masters",
     "may_get_a_master",
     "problems",
+    "statuses_object",
 ]
 
 
@@ -119,3 +123,32 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
     if values.get("trace_problem"):
         found.append(f"trace: {values['trace_problem']}")
     return found
+
+
+def statuses_object(statuses: Sequence[tuple[Server, list[ReplicaStatus]]]) -> dict[str, Any]:
+    """Return statuses in values that JSON has, as `quorate status --json` prints them."""
+    return {
+        "servers": [
+            {
+                "server": server.name,
+                "id": server.id,
+                "differences": differences_from_file(server, replicas) or [],
+                "replicas": [_replica_object(replica) for replica in replicas],
+            }
+            for server, replicas in statuses
+        ]
+    }
+
+
+def _replica_object(replica: ReplicaStatus) -> dict[str, Any]:
+    fixed: dict[str, Any] = {
+        "replica": replica.endpoint.replica,
+        "role": replica.role,
+        "host": replica.endpoint.host,
+        "port": replica.endpoint.port,
+    }
+    if replica.status is None:
+        if replica.pid is not None:
+            fixed |= {"pid": replica.pid, "running": replica.running}
+        return {**fixed, "reason": replica.reason}
+    return {**replica.status, **fixed}

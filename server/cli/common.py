@@ -7,16 +7,16 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, cast
 
 import click
 import msgspec
 
-from ...agents import AgentId, Notification, known_type, read
-from ...agents.fields import field_names
+from ...agents import AgentId, Notification
 from ...agents.origin import raised_at
+from ..admin import values
 from ..admin.client import FAILOVER_TIMEOUT_S, LEAST_S, ServerAdmin
 from ..admin.connection import AdminError, CallFailed
 from ..config import MAX_ID, Config, ConfigError, Server, UnknownName, load
@@ -276,34 +276,20 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def plain(payload: bytes) -> Any:
-    """Decode a MessagePack payload into values that JSON has (bytes become base64)."""
-    if not payload:
-        return None
-    try:
-        return msgspec.to_builtins(msgspec.msgpack.decode(payload), str_keys=True)
-    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-        raise CommandError(f"The answer of the server cannot be shown: {error}.") from None
+    """Decode a payload as `values.plain` does. Raises CommandError."""
+    return _readable(values.plain, payload)
 
 
 def shown(type_name: str, payload: bytes) -> Any:
-    """Decode a notification as `plain` does, with agent ids as text where this process knows the type."""
-    kind = known_type(type_name)
-    if kind is not None:
-        with contextlib.suppress(ValueError, TypeError):
-            return msgspec.to_builtins(_with_texts(read(kind, type_name, payload)), str_keys=True)
-    return plain(payload)
+    """Decode a notification as `values.shown` does. Raises CommandError."""
+    return _readable(values.shown, type_name, payload)
 
 
-def _with_texts(value: Any) -> Any:
-    """Return the value as maps and lists, with agent ids as text."""
-    if isinstance(value, AgentId):
-        return str(value)
-    if isinstance(value, dict):
-        return {_with_texts(key): _with_texts(item) for key, item in value.items()}  # pyright: ignore
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_with_texts(item) for item in cast("list[Any]", value)]
-    names = field_names(type(value))
-    return value if names is None else {name: _with_texts(getattr(value, name)) for name in names}
+def _readable(decode: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return decode(*args)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:

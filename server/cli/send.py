@@ -2,17 +2,15 @@
 
 import math
 from pathlib import Path
-from typing import Any, cast
 
 import click
-import msgspec
 
-from ...agents import FAILURES, encode
-from ...agents.fields import field_names
+from ...agents import FAILURES
 from ..admin import wire
 from ..admin.client import CALL_TIMEOUT_S, FAILOVER_TIMEOUT_S
 from ..admin.failures import failure_sentence, missing_agent
 from ..admin.protocol import MAX_TIMEOUT_S
+from ..admin.values import payload_of
 from .common import (
     CommandError,
     Seconds,
@@ -121,34 +119,10 @@ def named_payload(type_name: str, fields: str) -> tuple[str, bytes]:
 
     Raises CommandError.
     """
-    given = json_object(fields, "The notification")
+    json_object(fields, "The notification")
     kind = import_notification(type_name)
     try:
-        notification = msgspec.json.decode(fields, type=kind)
-        payload = encode(notification)
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        payload = payload_of(kind, fields)
+    except ValueError as error:
         raise WrongArgument(f"{type_name} cannot be made of {fields}: {error}.") from None
-    if unknown := _unknown_field(given, notification):
-        raise WrongArgument(f"{type_name} cannot be made of {fields}: {unknown}.")
     return kind.type_name, payload
-
-
-def _unknown_field(given: Any, value: Any) -> str:
-    """Return what JSON gives that the value made of it has no field for, with the fields it has, or ""."""
-    parts: list[tuple[Any, Any]] = []
-    names = field_names(type(value))
-    if isinstance(given, dict) and names is not None:
-        given = cast("dict[str, Any]", given)
-        if isinstance(value, msgspec.Struct):
-            names = list(value.__struct_encode_fields__)
-        for name in given:
-            if name not in names:
-                fields = f"its fields are {', '.join(names)}" if names else "it has none"
-                return f"{type(value).__qualname__} has no field {name}; {fields}"
-        values = [getattr(value, name) for name in field_names(type(value)) or ()]
-        parts = [(given[name], each) for name, each in zip(names, values, strict=True) if name in given]
-    elif isinstance(given, dict) and isinstance(value, dict):
-        parts = list(zip(given.values(), value.values(), strict=False))  # pyright: ignore
-    elif isinstance(given, list) and isinstance(value, (list, tuple)):
-        parts = list(zip(given, value, strict=False))  # pyright: ignore
-    return next((found for part in parts if (found := _unknown_field(*part))), "")

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from time import monotonic, sleep, strftime
-from typing import Any
 
 import attrs
 import click
@@ -21,6 +20,7 @@ from ..admin.health import (
     masters,
     may_get_a_master,
     problems,
+    statuses_object,
 )
 from ..admin.replica_status import NO_ANSWER, STATUS_TIMEOUT_S, ReplicaStatus, gather
 from ..config import Server
@@ -119,7 +119,7 @@ def command(
     statuses = gather(asked, timeout_s) if watch is not None else _settled(asked, timeout_s, wait_s)
     statuses = _with_processes(statuses, data or loaded.path.parent / "data")
     if as_json:
-        click.echo(json_text(as_object(statuses)))
+        click.echo(json_text(statuses_object(statuses)))
     elif watch is not None:
         statuses = _watch(asked, statuses, watch, timeout_s, data or loaded.path.parent / "data")
     else:
@@ -217,35 +217,6 @@ def _advice(config: Path, differences: list[str]) -> str:
         f"the cluster is not as {name} says: {'; '.join(differences)}; "
         f"run `quorate apply {name}` if the file is right, else correct the file"
     )
-
-
-def as_object(statuses: Statuses) -> dict[str, Any]:
-    """The statuses as `--json` prints them."""
-    return {
-        "servers": [
-            {
-                "server": server.name,
-                "id": server.id,
-                "differences": differences_from_file(server, replicas) or [],
-                "replicas": [_replica_object(replica) for replica in replicas],
-            }
-            for server, replicas in statuses
-        ]
-    }
-
-
-def _replica_object(replica: ReplicaStatus) -> dict[str, Any]:
-    fixed: dict[str, Any] = {
-        "replica": replica.endpoint.replica,
-        "role": replica.role,
-        "host": replica.endpoint.host,
-        "port": replica.endpoint.port,
-    }
-    if replica.status is None:
-        if replica.pid is not None:
-            fixed |= {"pid": replica.pid, "running": replica.running}
-        return {**fixed, "reason": replica.reason}
-    return {**replica.status, **fixed}
 
 
 def _watch(
