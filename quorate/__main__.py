@@ -47,6 +47,9 @@ COMMANDS = {
     "deploy": Entry("quorate.server.cli.deploy:command", "Create an agent on a server."),
     "certs": Entry("quorate.server.cli.certs:command", "Make the certificates of replicas and clients."),
     "passwd": Entry("quorate.server.cli.passwd:command", "Set and list the passwords of a file of users."),
+    "token": Entry(
+        "quorate.console.commands.token:command", "Make and list the tokens with which programs use HTTP."
+    ),
     "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in order."),
     "restart": Entry("quorate.server.cli.restart:command", "Restart replicas one after the other."),
     "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),

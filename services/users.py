@@ -123,6 +123,11 @@ class Users:
         """Return whether there is such a user."""
         return user in self._users or user in self._entries
 
+    def version(self, user: str) -> str:
+        """Return a text that changes when the password of the user in the file does."""
+        entry = self._entries.get(user)
+        return "" if entry is None else entry.hashed
+
     def refresh(self) -> int:
         """Read the file again if it has changed. Return how often it was read so far."""
         if self._path is not None:

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import attrs
 import click
-import msgspec
 from rich.table import Table
 from rich.text import Text
 
@@ -32,12 +31,13 @@ from ..agents.administered import (
     Purge,
     Purged,
 )
-from ..agents.protocol import PROPERTY_PREFIX, Browse, Browsed
+from ..agents.making import name_flaw
+from ..agents.protocol import Browse, Browsed
 from ..agents.settings import DestinationSettings, FullPolicy, Kind
 from ..agents.transactions import Moved
-from ..client.bodies import decode_body
+from ..client.shown import shown_message
 from .asking import ask, asked
-from .making import make_destination, make_manager, name_flaw
+from .making import make_destination, make_manager
 
 __all__ = ["queue", "topic"]
 
@@ -176,7 +176,7 @@ def _browse() -> click.Command:
                 request = Browse(after)
                 pack = asked(config, admin, f"queue:{name}", request, Browsed, master_timeout_s).pack
                 for index, number in enumerate(pack.column("number")):
-                    found.append({"number": number, **_message(pack, index)})
+                    found.append({"number": number, **shown_message(pack, index)})
                 if not len(pack):
                     break
                 after = int(found[-1]["number"])
@@ -190,26 +190,6 @@ def _browse() -> click.Command:
             click.echo(f"{each['number']}  {line.encode('unicode_escape').decode()}")
 
     return command
-
-
-def _message(pack: Any, index: int) -> dict[str, Any]:
-    """Return what is shown of a message."""
-    columns = {
-        name: value
-        for name in pack.columns
-        if name not in ("number", "encoding") and (value := pack.value(name, index)) is not None
-    }
-    data = pack.body(index)
-    try:
-        body: Any = decode_body(pack.value("encoding", index), data)
-        body = msgspec.to_builtins(body, builtin_types=(bytes,)) if not isinstance(body, bytes) else body
-        if isinstance(body, bytes):
-            body = body.decode("utf-8", "backslashreplace")
-        else:
-            msgspec.json.encode(body)
-    except (ValueError, TypeError):
-        body = f"{len(data)} bytes"
-    return {"body": body, **{name.removeprefix(PROPERTY_PREFIX): value for name, value in columns.items()}}
 
 
 def _purge(kind: Kind) -> click.Command:

@@ -20,8 +20,9 @@ from ...server.config import Config
 from ...server.config.dtd import Element
 from ...server.config.report import Report
 from ...server.config.xml import read_elements
+from ..agents.making import name_flaw
 from ..agents.settings import DestinationSettings, Kind
-from .making import make_destination, make_manager, name_flaw
+from .making import make_destination, make_manager
 
 __all__ = ["JoramDestination", "joram_admin", "read_joram_admin"]
 

@@ -15,7 +15,8 @@ AUTHORITY_PROPERTY = "tls_ca"
 TLS_PROPERTIES = ("tls_certificate", "tls_key", AUTHORITY_PROPERTY, "tls_client_ca")
 TLS_MODE_PROPERTY = "tls"
 RIGHTS_FILE_PROPERTY = "rights_file"
-PLACE_PROPERTIES = (USERS_FILE_PROPERTY, RIGHTS_FILE_PROPERTY, *TLS_PROPERTIES)
+TOKENS_FILE_PROPERTY = "tokens_file"
+PLACE_PROPERTIES = (USERS_FILE_PROPERTY, RIGHTS_FILE_PROPERTY, TOKENS_FILE_PROPERTY, *TLS_PROPERTIES)
 """Properties that name a file; a relative name is looked for in the directory of the configuration."""
 REPLICATED_PROPERTIES = (
     "answers",
@@ -39,11 +40,11 @@ def config_digest(
     """Return a hash that is equal for files that differ in comments, spacing, or aliases of classes only.
 
     `setting` is `Config.setting`. Left out are: secrets and passwords, because the digest is sent in clear;
-    insecure_network, which only permits a replica to listen without a secret; users_file, rights_file and
-    tls_*, which are places; nbClusterExpected, which an operator may override at a start; agent_modules,
-    which changes with the code of agents, while replicas are restarted one by one; the arguments of services
-    and <nat>, which concern one process; and the replicas of clusters, which are added and removed while the
-    cluster runs.
+    insecure_network, which only permits a replica to listen without a secret; the files of users, rights and
+    tokens, and tls_*, which are places; nbClusterExpected, which an operator may override at a start;
+    agent_modules, which changes with the code of agents, while replicas are restarted one by one; the
+    arguments of services and <nat>, which concern one process; and the replicas of clusters, which are added
+    and removed while the cluster runs.
     The properties that decide how agents react count, wherever they are set.
     """
     facts = [

@@ -18,6 +18,7 @@ from .digest import (
     SECRET_PROPERTY,
     TLS_MODE_PROPERTY,
     TLS_PROPERTIES,
+    TOKENS_FILE_PROPERTY,
     USERS_FILE_PROPERTY,
 )
 from .dtd import Element
@@ -149,6 +150,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "suspect_s": _period,
     TLS_MODE_PROPERTY: _tls_mode,
     **dict.fromkeys(TLS_PROPERTIES, _secret),
+    TOKENS_FILE_PROPERTY: _any,
     USERS_FILE_PROPERTY: _any,
     "trace": _boolean,
     "trace_keep_bytes": _whole(0, 10**15 - 1),

@@ -1,13 +1,17 @@
 """The composition of a replica: context, parts, and the handlers of its inbound connections."""
 
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from ...services.base import ServiceError
 from ..certificates import server_tls
 from ..config import HTTP_SERVICE, Config, Server
 from ..config import Replica as ReplicaConfig
 from ..context import ReplicaContext
+from ..errors import StartError
+from ..http.figures import DestinationFigures
 from ..metrics import Metrics
 from ..network.hello import ADMIN, CHANNEL, NETWORK
 from ..network.host_addresses import HostAddresses
@@ -21,6 +25,9 @@ from .replica import Replica
 from .status import build_status
 
 __all__ = ["make_context", "make_replica"]
+
+CONSOLE = "quorate.console.console"
+"""The console stands above the server: it knows messaging and groups, too."""
 
 
 def make_context(
@@ -87,14 +94,29 @@ def make_replica(
         }
     )
     if declared.service(HTTP_SERVICE) is not None:
-        # It takes a seventh of a second to import.
-        from ..http.service import HttpService
-
-        replica.http = HttpService(
-            context, partial(build_status, replica), lambda: destination_figures(replica.node.engine)
-        )
+        replica.http = _http_service(context, replica)
     addresses, reported = replica.peers.addresses, replica.master.networks.reported_hosts
     replica.listeners.source_check = SourceCheck(
         config, server, declared, addresses, reported, HostAddresses(reactor)
     )
     return replica
+
+
+def _http_service(context: ReplicaContext, replica: Replica) -> Any:
+    """Return the HTTP port of a replica, with the console. Raises StartError."""
+    # They take some tenths of a second to import.
+    from ..http.service import HttpService
+
+    status = partial(build_status, replica)
+
+    def destinations() -> list[DestinationFigures]:
+        return destination_figures(replica.node.engine)
+
+    console: Any = import_module(CONSOLE)
+    try:
+        more = console.make_console(
+            context, Administration(replica), status, destinations, lambda: replica.views.records
+        )
+    except ServiceError as error:
+        raise StartError(f"The console cannot start: {error}.") from None
+    return HttpService(context, status, destinations, more)

@@ -10,6 +10,7 @@ from ..master.master import MasterSide
 from ..node.outputs import Output
 from . import gc_freeze
 from .peer_connections import PeerConnections
+from .view_history import ViewHistory
 
 __all__ = ["DiskPort", "OutputDispatch", "TracePort"]
 
@@ -45,6 +46,7 @@ class OutputDispatch:
         master: MasterSide,
         trace: TracePort,
         local: LocalReplica,
+        views: ViewHistory,
     ) -> None:
         self._context = context
         self._peers = peers
@@ -52,6 +54,7 @@ class OutputDispatch:
         self._master = master
         self._trace = trace
         self._local = local
+        self._views = views
 
     def carry_out(self, out: Output) -> None:
         """Carry out an output, messages first: the receivers wait for their own disks meanwhile."""
@@ -76,6 +79,7 @@ class OutputDispatch:
             self._trace.write(out.trace)
         for view in out.views:
             self._trace.view(view)
+            self._views.view(view)
             self._master.view_changed(view)
         for line in out.lines:
             context.log(line)

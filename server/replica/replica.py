@@ -33,6 +33,7 @@ from .output_dispatch import OutputDispatch
 from .peer_connections import PeerConnections
 from .role_hooks import RoleHooks
 from .trace import TraceLives
+from .view_history import ViewHistory
 from .watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -83,7 +84,10 @@ class Replica:
         self.hooks = RoleHooks(context)
         self.incarnations = Incarnations(context, self.disk, addresses, self.watchdog, expected, join=join)
         self.local = LocalReplica(context, self.driver, self.master)
-        self._outputs = OutputDispatch(context, self.peers, self.disk, self.master, self.trace, self.local)
+        self.views = ViewHistory(context.wall_ns)
+        self._outputs = OutputDispatch(
+            context, self.peers, self.disk, self.master, self.trace, self.local, self.views
+        )
         self._stopping = False
         self._left: Deferred[None] | None = None
         """Fires when the node has ended, after the replica was asked to stop; None before."""

@@ -22,6 +22,7 @@ from ...server.replica.output_dispatch import OutputDispatch
 from ...server.replica.peer_connections import PeerConnections
 from ...server.replica.replica import role_of
 from ...server.replica.role_hooks import RoleHooks
+from ...server.replica.view_history import ViewHistory
 from ...server.settings import ReplicaSettings
 from ...services.base import Role
 from .memory_disk import MemoryDisk
@@ -100,7 +101,10 @@ class MemoryReplica:
         self.master = MasterSide(self.context, self.driver, self.peers.addresses, machine.random)
         self._hooks = RoleHooks(self.context)
         local = LocalReplica(self.context, self.driver, self.master)
-        self._outputs = OutputDispatch(self.context, self.peers, machine.disk, self.master, self, local)
+        views = ViewHistory(machine.wall_ns)
+        self._outputs = OutputDispatch(
+            self.context, self.peers, machine.disk, self.master, self, local, views
+        )
         self._listeners = Listeners(self.context)
         self._listeners.handlers.update(
             {

@@ -16,6 +16,7 @@ PACKAGES = (
     "agents",
     "bridge",
     "client",
+    "console",
     "demo",
     "engine",
     "gateways",
@@ -54,6 +55,12 @@ ARROWS: dict[str, set[str]] = {
     },
     # What stands between a mesh and the destinations of a server knows both.
     "bridge": {"agents", "client", "hachannel.transport", "mesh", "messaging.agents", "services.base", "tls"},
+    # What administers a server over HTTP knows all that a server may have.
+    "console": {
+        *("agents", "groups.agents", "hachannel.transport", "messaging.agents", "messaging.client"),
+        *("server.admin", "server.config", "server.context", "server.http"),
+        *("services.base", "services.failed_logins", "services.users", "text_files", "tls"),
+    },
     "messaging": {
         *("agents", "client", "server.admin", "server.cli", "server.config"),
         # `quorate bench` puts a recorded load on a server.
@@ -93,6 +100,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "kombu",
     ),
     "bridge": ("ways", "notes", "inlet", "outlet", "running", "service"),
+    "console": (
+        "problems",
+        "tokens",
+        "access",
+        "calls",
+        "host",
+        "operations",
+        "api",
+        "openapi",
+        "console",
+        "commands",
+    ),
     "groups": ("agents", "home_stream", "home_store", "local_contexts", "service", "client", "commands"),
     "messaging": ("agents", "client", "commands"),
     "server": (
@@ -140,6 +159,9 @@ HOMES = {
         "gateways/link.py",
         "gateways/service.py",
         "gateways/amqp/service.py",
+        "console/calls.py",
+        "console/console.py",
+        "console/host.py",
         "groups/service.py",
         "groups/local_contexts.py",
         "mesh/client_link.py",
@@ -174,6 +196,7 @@ PURE = (
     "gateways/subscription_names.py",
     "gateways/requests.py",
     *(f"bridge/{name}.py" for name in ("ways", "notes", "inlet", "outlet")),
+    *(f"console/{name}.py" for name in ("openapi", "operations", "problems")),
     "groups/agents/",
     "groups/home_stream.py",
     "groups/client/membership.py",

@@ -34,7 +34,7 @@ class Parts:
 
 def dispatch(out: Output) -> Parts:
     parts: Any = Parts()
-    OutputDispatch(parts, parts, parts, parts, parts, parts).carry_out(out)
+    OutputDispatch(parts, parts, parts, parts, parts, parts, parts).carry_out(out)
     made: Parts = parts
     return made
 

@@ -1,0 +1,1 @@
+"""Commands for the tokens of the HTTP API."""
