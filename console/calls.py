@@ -60,24 +60,32 @@ class Calls:
             case "unknown":
                 return Problem(404, "not-found", sentence)
             case "refused":
-                return Problem(422, "refused", sentence)
+                return Problem(409, "refused", sentence)
             case "interrupted":
                 return Problem(503, "unknown-outcome", f"{sentence} Whether it was done is not known.")
 
     async def request(self, to: AgentId | str, request: Notification, expected: type[N]) -> N:
         """Send an agent a request, and return its answer."""
+        await self._check_not_paused(to)
         body = wire.Request(to, request.type_name, encode(request), REPLY_S)
         reply = await self.ask(body, wire.Reply)
         if reply.type == expected.type_name:
             return decode(expected, reply.payload)
         if reply.type == UnknownAgent.type_name:
-            raise Problem(404, "not-found", f"There is no agent {decode(UnknownAgent, reply.payload).agent}.")
+            raise Problem(404, "not-found", _missing(decode(UnknownAgent, reply.payload).agent))
         if reply.type == Refused.type_name:
             raise _refusal(decode(Refused, reply.payload).text)
         if reply.type == GroupRefused.type_name:
             raise _refusal(decode(GroupRefused, reply.payload).text)
         sentence = failure_sentence(reply.type, reply.payload) or f"{to} answered {reply.type}."
-        raise Problem(422, "refused", sentence)
+        raise Problem(409, "refused", sentence)
+
+    async def _check_not_paused(self, to: AgentId | str) -> None:
+        """Refuse to wait for an agent that does not react."""
+        page = await self.ask(wire.Agents(limit=1, name=str(to)), wire.AgentPage)
+        if page.agents and page.agents[0].paused:
+            sentence = f"Agent {to} is paused, and answers once it is resumed."
+            raise Problem(409, "refused", sentence)
 
     async def factory(self, request: Notification, expected: type[N]) -> N:
         """Send the factory of agents of this server a request, and return its answer."""
@@ -85,4 +93,10 @@ class Calls:
 
 
 def _refusal(text: str) -> Problem:
-    return Problem(422, "refused", f"{text[:1].upper()}{text[1:]}.")
+    return Problem(409, "refused", f"{text[:1].upper()}{text[1:]}.")
+
+
+def _missing(agent: str) -> str:
+    kind, colon, title = agent.partition(":")
+    named = colon and kind in ("queue", "topic", "group")
+    return f"There is no {kind} {title}." if named else f"There is no agent {agent}."

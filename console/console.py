@@ -239,17 +239,34 @@ def _body(request: Any, operation: Operation) -> Any:
     kind = (request.getHeader(b"content-type") or b"").partition(b";")[0].strip().lower()
     if kind != JSON.encode():
         raise Problem(415, "media-type", f"Send a body with the type {JSON}.")
+    content: bytes = request.content.read()
     try:
-        return msgspec.json.decode(request.content.read(), type=operation.body)
+        return _decoded(content, operation.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise Problem(400, "bad-request", f"The body is wrong: {str(error).rstrip('.')}.") from None
+
+
+def _decoded(content: bytes, kind: type[msgspec.Struct]) -> msgspec.Struct:
+    """Decode JSON. As in JSON Schema, 5.0 is a whole number, too. Raises ValueError, RecursionError."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except msgspec.ValidationError:
+        given: Any = msgspec.json.decode(content)
+        if not isinstance(given, dict):
+            raise
+        fields = cast("dict[str, Any]", given)
+        whole = {
+            name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for name, value in fields.items()
+        }
+        return msgspec.convert(whole, kind)
 
 
 def _encoded(result: object) -> bytes:
     try:
         return msgspec.json.encode(result)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Problem(422, "refused", f"The answer cannot be shown: {str(error).rstrip('.')}.") from None
+        raise Problem(409, "refused", f"The answer cannot be shown: {str(error).rstrip('.')}.") from None
 
 
 def _problem(problem: Problem) -> _Answer:

@@ -136,7 +136,7 @@ def parsed(kind: type[msgspec.Struct], query: Sequence[tuple[str, str]]) -> msgs
         if name in given:
             raise Problem(400, "bad-request", f"The parameter {name[:40]!r} is there twice.")
         given[name] = value
-    known = [field.name for field in msgspec.structs.fields(kind)]
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
     for name in given:
         if name not in known:
             listed = f"it takes {', '.join(known)}" if known else "it takes none"

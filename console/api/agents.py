@@ -187,7 +187,7 @@ async def _get(call: Call) -> AgentDetails:
         state = plain(found.state)
         msgspec.json.encode(state)
     except (ValueError, TypeError, RecursionError) as error:
-        raise Problem(422, "refused", f"Its state cannot be shown: {str(error).rstrip('.')}.") from None
+        raise Problem(409, "refused", f"Its state cannot be shown: {str(error).rstrip('.')}.") from None
     return AgentDetails(str(row.id), row.name, row.class_name, row.reactions, row.paused, row.held, state)
 
 
@@ -199,7 +199,7 @@ async def _create(call: Call) -> AgentMade:
         encoded = msgspec.msgpack.encode(body.state) if found is None else json_state(found, state.decode())
     except (AgentError, msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
         sentence = f"{body.class_name} cannot have this state: {str(error).rstrip('.')}."
-        raise Problem(422, "refused", sentence) from None
+        raise Problem(409, "refused", sentence) from None
     create = Create(body.class_name, body.name, encoded, None, body.key)
     made = await call.calls.factory(create, Created)
     return AgentMade(str(made.id))
@@ -235,11 +235,11 @@ async def _send(call: Call) -> AgentAnswer | None:
         sentence = (
             f"The server knows no notification {body.type[:200]!r}; it knows those of agents it has had."
         )
-        raise Problem(422, "refused", sentence)
+        raise Problem(409, "refused", sentence)
     try:
         payload = payload_of(kind, msgspec.json.encode(body.fields))
     except ValueError as error:
-        raise Problem(422, "refused", f"{body.type} cannot be made of these fields: {error}.") from None
+        raise Problem(409, "refused", f"{body.type} cannot be made of these fields: {error}.") from None
     to = address_of(call.parts["agent"])
     if not body.wait:
         await call.calls.ask(wire.Post(to, kind.type_name, payload), type(None))
@@ -293,7 +293,7 @@ async def _drop(call: Call) -> None:
 def _check_settled(done: Settled, number: int) -> None:
     if done.incomplete:
         sentence = f"The dead letter {number} was too large to be kept whole; it can only be dropped."
-        raise Problem(422, "refused", sentence)
+        raise Problem(409, "refused", sentence)
     if done.unknown:
         raise Problem(404, "not-found", f"No dead letter is kept with the number {number}.")
 

@@ -145,7 +145,7 @@ async def _ask_homes(call: Call, request: DescribeHomes | DrainHome) -> Homes:
     _check_mode(call)
     found = await call.calls.request(str(connection_manager(call.host.server_id)), request, Homes)
     if found.problem:
-        raise Problem(422, "refused", f"{found.problem[:1].upper()}{found.problem[1:]}.")
+        raise Problem(409, "refused", f"{found.problem[:1].upper()}{found.problem[1:]}.")
     return found
 
 
@@ -160,7 +160,7 @@ async def _undrain(call: Call) -> HomeList:
 async def _draining(call: Call, *, drained: bool) -> HomeList:
     if call.host.local_context:
         sentence = 'With context="local" members of groups stay at their replica; give it up, with forget.'
-        raise Problem(422, "refused", sentence)
+        raise Problem(409, "refused", sentence)
     return _home_list(call, await _ask_homes(call, DrainHome(_home(call), drained)))
 
 
@@ -170,7 +170,7 @@ async def _forget(call: Call) -> None:
         sentence = (
             'With context="replicated" all replicas have what clients lack: there is nothing to forget.'
         )
-        raise Problem(422, "refused", sentence)
+        raise Problem(409, "refused", sentence)
     order = HomeLost(_home(call), "an administrator has given up its replica")
     await call.calls.request(GROUPS, order, HomeForgotten)
 
@@ -185,7 +185,7 @@ def _home(call: Call) -> int:
 def _check_mode(call: Call) -> None:
     if call.host.server_mode != "group":
         raise Problem(
-            422, "refused", f'This server has mode="{call.host.server_mode}"; only mode="group" has groups.'
+            409, "refused", f'This server has mode="{call.host.server_mode}"; only mode="group" has groups.'
         )
 
 

@@ -36,7 +36,7 @@ from ...messaging.client.shown import shown_message
 from ...server.admin import wire
 from ..operations import Call, Operation
 from ..problems import Problem
-from .fields import Count, PageQuery, moment
+from .fields import Count, PageQuery, Whole, moment
 
 __all__ = ["OPERATIONS"]
 
@@ -109,24 +109,34 @@ class DestinationList(msgspec.Struct, frozen=True):
     """Give it as `after` for the next page; empty: there is none."""
 
 
-class NewDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _NewDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The settings of a queue or topic that is to be made. Zero means no limit."""
 
-    max_messages: Count = 0
-    max_bytes: Count = DEFAULTS.max_bytes
-    max_message_bytes: Annotated[int, msgspec.Meta(ge=1)] = DEFAULTS.max_message_bytes
+    max_messages: Whole = 0
+    max_bytes: Whole = DEFAULTS.max_bytes
+    max_message_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = DEFAULTS.max_message_bytes
     full: FullPolicy = FullPolicy.BLOCK
     """What it does at its limit."""
-    max_deliveries: Count = DEFAULTS.max_deliveries
-    redelivery_delay_ms: Count = 0
+    max_deliveries: Whole = DEFAULTS.max_deliveries
+    redelivery_delay_ms: Whole = 0
     redelivery_multiplier: Annotated[float, msgspec.Meta(ge=1, le=100)] = 1.0
     dead_queue: str = ""
-    last_value: bool = False
-    """Of a queue: a message replaces the one with its key."""
-    tree: bool = False
-    """Of a topic: it has all topics that begin with its name and a dot."""
     forward: str = ""
     """Where all messages go on to: ``orders@s1``."""
+
+
+class NewQueue(_NewDestination, frozen=True, forbid_unknown_fields=True):
+    """The settings of a queue that is to be made. Zero means no limit."""
+
+    last_value: bool = False
+    """A message replaces the one with its key."""
+
+
+class NewTopic(_NewDestination, frozen=True, forbid_unknown_fields=True):
+    """The settings of a topic that is to be made. Zero means no limit."""
+
+    tree: bool = False
+    """It has all topics that begin with its name and a dot."""
 
 
 class DestinationMade(msgspec.Struct, frozen=True):
@@ -235,14 +245,14 @@ def _of(kind: Kind) -> Sequence[Operation]:
     async def made(call: Call) -> DestinationMade:
         title, body = call.parts["name"], call.body
         if flaw := name_flaw(kind, title):
-            raise Problem(422, "refused", flaw)
+            raise Problem(409, "refused", flaw)
         settings = DestinationSettings(**{**msgspec.structs.asdict(body), "full": body.full.value})
         if flaw := settings.flaw(kind):
-            raise Problem(422, "refused", f"{flaw[:1].upper()}{flaw[1:]}.")
+            raise Problem(409, "refused", f"{flaw[:1].upper()}{flaw[1:]}.")
         forward = settings.forward.rpartition("@")[2]
         if forward and forward not in call.host.servers:
             listed = ", ".join(call.host.servers)
-            raise Problem(422, "refused", f"There is no server {forward}; there are {listed}.")
+            raise Problem(409, "refused", f"There is no server {forward}; there are {listed}.")
         create = create_destination(kind, title, settings, secrets.token_hex(16))
         identity = (await call.calls.factory(create, Created)).id
         await call.calls.factory(create_manager(), Created)
@@ -282,7 +292,7 @@ def _of(kind: Kind) -> Sequence[Operation]:
         Operation(
             *(f"create{name}", "PUT", one, f"Make a {word}."),
             *(made, DestinationMade),
-            body=NewDestination,
+            body=NewQueue if kind is Kind.QUEUE else NewTopic,
         ),
         Operation(
             *(f"purge{name}", "POST", f"{one}/purge", "Drop the messages that no consumer has."),

@@ -64,7 +64,7 @@ class Traces(msgspec.Struct, frozen=True):
 
 
 async def _status(call: Call) -> dict[str, Any]:
-    return {**call.host.status(), "master_url": call.host.master_url()}
+    return {**call.host.status(), "mode": call.host.server_mode, "master_url": call.host.master_url()}
 
 
 async def _servers(call: Call) -> dict[str, Any]:
