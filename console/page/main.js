@@ -65,6 +65,7 @@ function login(text = "") {
       keepToken("");
       said.className = "bad";
       said.textContent = error.message;
+      password.value = "";
       password.focus();
     }
   });
