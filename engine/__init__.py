@@ -25,8 +25,9 @@ from .reaction import Reaction
 from .rerun import Rerun
 from .settings import EngineSettings
 from .snapshot.capture import Capture
+from .snapshot.collected import CollectedState
 from .snapshot.digest import IncrementalDigest
-from .snapshot.header import SnapshotError, SnapshotTooEarly
+from .snapshot.header import SnapshotError, SnapshotTooEarly, another_life
 from .snapshot.precopy import Action, Marker, PrecopyRounds
 from .snapshot.transfer import Source, StagedPart, Staging
 from .state_check import StateCheck, StateFinding
@@ -43,6 +44,7 @@ __all__ = [
     "Cell",
     "ClassMissing",
     "ClassVersions",
+    "CollectedState",
     "CurrentReaction",
     "DeadLetter",
     "Effects",
@@ -76,6 +78,7 @@ __all__ = [
     "Unloadable",
     "Unstorable",
     "UpgradePending",
+    "another_life",
     "common_versions",
     "decode_batch",
     "encode_batch",

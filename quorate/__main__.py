@@ -85,6 +85,8 @@ COMMANDS = {
     "apply": Entry(
         "quorate.server.cli.apply:command", "Give running clusters the replicas of the edited file."
     ),
+    "backup": Entry("quorate.server.cli.backup:command", "Copy the states of running servers elsewhere."),
+    "restore": Entry("quorate.server.cli.restore:command", "Begin a new cluster with a backup."),
     "demo": Entry(
         "quorate.demo.command:command", "Run agents on real data while their master is killed.", "demo"
     ),

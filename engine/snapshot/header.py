@@ -11,7 +11,7 @@ from ..paused import PausedState
 from ..server_links import LinkState
 from ..timers import Timer
 
-__all__ = ["Snapshot", "SnapshotError", "SnapshotTooEarly", "encode_header", "read_header"]
+__all__ = ["Snapshot", "SnapshotError", "SnapshotTooEarly", "another_life", "encode_header", "read_header"]
 
 _VERSION: Final = 3
 _READ: Final = (2, 3)
@@ -78,3 +78,19 @@ def read_header(data: bytes, server: int) -> Snapshot:
     if header.server != server:
         raise SnapshotError(f"the snapshot is of server {header.server}, not of {server}")
     return header
+
+
+def another_life(data: bytes, server: int, birth: int) -> bytes:
+    """Return a header with which the state goes on as another life of its server.
+
+    Other servers then number what they exchange with it anew: what waits for them here is sent, once more if
+    they had it, and nothing of theirs is taken for known. The order of a causal domain begins anew, too.
+    birth: the time at which the life begins, in nanoseconds since 1970. Raises SnapshotError.
+    """
+    header = read_header(data, server)
+    links = [
+        msgspec.structs.replace(each, peer_birth=0, received=0, first_seq=1, stamps=[])
+        for each in header.links
+    ]
+    later = max(birth, header.birth + 1)
+    return encode_header(msgspec.structs.replace(header, birth=later, links=links, clocks=[]))

@@ -19,7 +19,7 @@ from .digest import IncrementalDigest
 from .header import SnapshotError
 from .precopy import Action, Marker, PrecopyRounds
 
-__all__ = ["End", "Source", "SourcePart", "StagedPart", "Staging"]
+__all__ = ["End", "Source", "SourcePart", "StagedPart", "Staging", "StatePart", "decode_part"]
 
 PART_BYTES: Final = 256 * 1024
 PART_AGENTS: Final = 400
@@ -36,7 +36,9 @@ class End(msgspec.Struct, array_like=True, frozen=True):
     digest: bytes
 
 
-class _Part(msgspec.Struct, array_like=True, frozen=True):
+class StatePart(msgspec.Struct, array_like=True, frozen=True):
+    """A part of a state as it is sent."""
+
     marker: Marker
     """State of the copy after this part."""
     start: Marker | None
@@ -50,8 +52,16 @@ class _Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_parts: msgspec.msgpack.Decoder[_Part] = msgspec.msgpack.Decoder(_Part)
+_parts: msgspec.msgpack.Decoder[StatePart] = msgspec.msgpack.Decoder(StatePart)
 _markers: msgspec.msgpack.Decoder[Marker] = msgspec.msgpack.Decoder(Marker)
+
+
+def decode_part(data: bytes) -> StatePart:
+    """Return a part. Raises SnapshotError when it is damaged."""
+    try:
+        return _parts.decode(data)
+    except msgspec.DecodeError as error:
+        raise SnapshotError(f"a part of the state is damaged: {error}") from error
 
 
 def _bucket(identity: AgentId) -> int:
@@ -172,7 +182,7 @@ class Source:
     def _part(self, kept: list[AgentId], agents: list[AgentState], end: End | None = None) -> bytes:
         start, self._start = self._start, None
         gone, self._gone = self._gone, []
-        return _encoder.encode(_Part(self._rounds.marker, start, kept, agents, gone, end))
+        return _encoder.encode(StatePart(self._rounds.marker, start, kept, agents, gone, end))
 
 
 def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
@@ -240,10 +250,7 @@ class Staging:
         Raises SnapshotError when the part is damaged or does not fit the parts before it, AgentError when it
         names a class that cannot be loaded here. This object must not be used after that.
         """
-        try:
-            part = _parts.decode(data)
-        except msgspec.DecodeError as error:
-            raise SnapshotError(f"a part of the state is damaged: {error}") from error
+        part = decode_part(data)
         anew = part.start is not None and self._begin(part.start)
         if part.start is None and not self._begun:
             raise SnapshotError("the parts of the state do not begin with the first")

@@ -50,6 +50,8 @@ def act_of(body: wire.Body) -> Act | None:
             return Act("admit", f"replica {body.replica}", {"witness": body.witness})
         case wire.Remove():
             return Act("remove", f"replica {body.replica}")
+        case wire.BeginBackup():
+            return Act("backup", "the state")
         case wire.Command():
             if body.name in READING_COMMANDS:
                 return None

@@ -22,6 +22,7 @@ from .connection import (
     AdminError,
     CallFailed,
     Connect,
+    Connection,
     Endpoint,
     Lost,
     Silent,
@@ -90,6 +91,14 @@ class ServerAdmin:
     def ask_at(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
         """Ask the replica that listens at `endpoint`, once. Raises AdminError."""
         return self._once(endpoint, body, expected, timeout_s)
+
+    def open(self, replica: int, timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
+        """Return a connection to a replica, for several calls: close it. Raises AdminError, UnknownName."""
+        self.config.replica(self.server.name, replica)
+        endpoint = next((each for each in self.endpoints if each.replica == replica), None)
+        if endpoint is None:
+            raise Unreachable(f"{self.server.name}.{replica} declares no network to be asked on.")
+        return self.connect(endpoint, self._secret(replica), timeout_s)
 
     def ask_master(
         self,

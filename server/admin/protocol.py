@@ -28,7 +28,7 @@ MAX_SENTENCE_CHARS = 2000
 
 MASTER = "master"
 _SHOWING = wire.Agents | wire.Timers | wire.DeadLetters | wire.Inspect
-_AGENTS = _SHOWING | wire.Stored | wire.Post | wire.Request
+_AGENTS = _SHOWING | wire.Stored | wire.Post | wire.Request | wire.BeginBackup
 
 _log = Logger()
 
@@ -134,6 +134,14 @@ class AdminTarget(Protocol):
         Raises (or fails with) NotMaster when nothing was done, TimeoutError when no reply came, any other
         exception when this replica ceased to be master meanwhile.
         """
+        ...
+
+    def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
+        """Begin to copy the state: see `wire.BeginBackup`. Raises ChangeRefused."""
+        ...
+
+    def continue_backup(self, token: int) -> "Deferred[wire.BackupPart]":
+        """Return the next part of the copy. Raises, or fails with, ChangeRefused."""
         ...
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
@@ -242,6 +250,10 @@ class AdminProtocol:
                 return self._target.admit(body.replica, body.address, witness=body.witness)
             case wire.Remove():
                 return self._target.remove(body.replica)
+            case wire.BeginBackup():
+                return self._target.begin_backup(body.birth, body.have)
+            case wire.ContinueBackup():
+                return self._target.continue_backup(body.token)
             case wire.Command():
                 return cast("object", self._target.command(body.name, body.arguments))
             case wire.Stop():

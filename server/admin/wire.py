@@ -127,6 +127,22 @@ class Command(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag=
     arguments: dict[str, Any]
 
 
+class BeginBackup(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="begin-backup"):
+    """Begin to copy the state of a replica that holds it. Answered with BackupBegun; ends an earlier copy."""
+
+    birth: int = 0
+    """The life of the state that an earlier copy is of; see `BackupBegun.birth`."""
+    have: int = 0
+    """The entry after which that copy is; 0: there is none. What has not changed since is not sent."""
+
+
+class ContinueBackup(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="continue-backup"):
+    """Ask for the next part of the copy. Answered with a BackupPart."""
+
+    token: int
+    """`BackupBegun.token`."""
+
+
 Body = (
     Status
     | Agents
@@ -140,6 +156,8 @@ Body = (
     | Admit
     | Remove
     | Command
+    | BeginBackup
+    | ContinueBackup
 )
 
 
@@ -199,6 +217,25 @@ class Reply(msgspec.Struct, array_like=True, frozen=True):
     sender: AgentId
     type: str
     payload: bytes
+
+
+class BackupBegun(msgspec.Struct, array_like=True, frozen=True):
+    """The beginning of a copy of the state."""
+
+    token: int
+    birth: int
+    """The life of the state: a number that another life of the server does not have."""
+    have: int
+    """The entry of the earlier copy that this one goes on from; 0: it is whole."""
+
+
+class BackupPart(msgspec.Struct, array_like=True, frozen=True):
+    """A part of the state, as `Source` makes it."""
+
+    data: bytes
+    index: int | None
+    """The entry that the whole state is as of, once that is known."""
+    last: bool
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="answer"):

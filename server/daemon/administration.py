@@ -12,6 +12,7 @@ from ...engine import AgentState, DeadLetter, Timer
 from ...hachannel import ChangeRefused
 from ...hachannel.transport.addresses import Address
 from ...services.daemon_base import CommandRefused
+from ..admin import wire
 
 if TYPE_CHECKING:
     from .replica import DaemonReplica
@@ -104,6 +105,16 @@ class DaemonAdministration:
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
         """Refuse."""
         del note, timeout_s
+        self._refuse()
+
+    def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
+        """Refuse."""
+        del birth, have
+        self._refuse()
+
+    def continue_backup(self, token: int) -> "Deferred[wire.BackupPart]":
+        """Refuse."""
+        del token
         self._refuse()
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:

@@ -95,7 +95,7 @@ class Node:
         self._announce_at: float | None = None
         """When to send the commit number to the slaves, unless an entry carries it before; None for never."""
         stage = self._stage if channel.state.log.durable else None
-        self._transfer = StateTransfer(engine, channel, self._log, stage)
+        self.transfer = StateTransfer(engine, channel, self._log, stage)
         self._held = HeldOutputs() if self.settings.answers == "confirmed" else None
         self._divergence = DivergenceDetector(self.me, engine, channel, self._differs, self._held)
         self._mastership = Mastership(channel, engine, self.settings, self._divergence, self._held)
@@ -469,7 +469,7 @@ class Node:
         elif isinstance(event, DirectReceived):
             self._divergence.received(now, event)
         elif isinstance(event, ProvideSnapshot | ProvidePart):
-            again = self._transfer.provide(now, event)
+            again = self.transfer.provide(now, event)
             if again is not None:
                 self._events.append(again)
         elif isinstance(event, InstallPart):
@@ -547,16 +547,16 @@ class Node:
         if self._held is not None:
             self._release(self._held)
         self._switch.begin_view(event)
-        self._transfer.begin_view(master=event.master == self.me)
+        self.transfer.begin_view(master=event.master == self.me)
         self._out.views.append(event)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
         self._mastership.follow_view(now, event)
 
     def _install(self, now: float, event: InstallPart) -> None:
-        before = self._transfer.installed
+        before = self.transfer.installed
         try:
-            installed = self._transfer.install(now, event)
+            installed = self.transfer.install(now, event)
         except AgentError as error:
             self._end(f"the state of the other replicas cannot be used here: {error}", failed=True)
             return
@@ -564,9 +564,9 @@ class Node:
             self._end(str(error), failed=True)
             return
         self._out.loaded = True
-        if self._transfer.installed != before:
+        if self.transfer.installed != before:
             self._out.state_after = event.index
-        if self._transfer.busy:
+        if self.transfer.busy:
             self._events.append(event)
         if event.index is not None:
             self._divergence.state_installed()

@@ -60,6 +60,11 @@ class StateTransfer:
 
     # The master's side
 
+    @property
+    def giving(self) -> bool:
+        """Whether another replica is being given the state."""
+        return self._source is not None and not self._source.over
+
     def provide(self, now: float, event: ProvideSnapshot | ProvidePart) -> ProvidePart | None:
         """Pass the next part to the channel. Return an event to call this with again, or None."""
         if isinstance(event, ProvideSnapshot):

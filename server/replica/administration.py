@@ -10,9 +10,11 @@ from ...engine import AgentState, DeadLetter, Timer
 from ...hachannel import ChangeRefused, Channel
 from ...hachannel import NotMaster as ChannelMaster
 from ...hachannel.transport.addresses import Address
+from ..admin import wire
 from ..admin.protocol import MASTER, NotMaster
 from ..network.addresses import decode_address
 from ..node.divergence import SLICE_AGENTS, SLICE_BYTES
+from .backup import BackupSource
 from .replica import Replica
 from .status import build_status
 
@@ -24,6 +26,7 @@ class Administration:
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
+        self._backup = BackupSource(replica)
 
     # Queries
 
@@ -128,6 +131,14 @@ class Administration:
         """Send a notification and wait for its reply. Raises NotMaster."""
         self._require_master()
         return self._replica.master.submissions.request(note, timeout_s)
+
+    def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
+        """Begin to copy the state: see `BackupSource`. Raises ChangeRefused."""
+        return self._backup.begin(birth, have)
+
+    def continue_backup(self, token: int) -> "Deferred[wire.BackupPart]":
+        """Return the next part of the copy. Raises ChangeRefused."""
+        return self._backup.part(token)
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
         """Add a replica to the cluster. Raises NotMaster, ChangeRefused.

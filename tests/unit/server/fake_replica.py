@@ -28,6 +28,7 @@ from quorate.agents import (
 )
 from quorate.engine import AgentState
 from quorate.hachannel.codec.framing import HEADER_BYTES, frame_parts
+from quorate.server.admin import wire
 from quorate.server.admin.protocol import AdminProtocol, NotMaster
 from quorate.server.network.handshake import NONCE_BYTES, Acceptor
 from quorate.server.network.hello import ProtocolError
@@ -100,6 +101,12 @@ class FakeTarget:
 
     def stored(self, identity: AgentId) -> AgentState:
         return self.kept[identity]
+
+    def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
+        raise NotImplementedError
+
+    def continue_backup(self, token: int) -> "Deferred[wire.BackupPart]":
+        raise NotImplementedError
 
     def post(self, note: Note) -> "Deferred[Note | None]":
         if self.role != "master" or self.waits:
