@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
 from ...hachannel.journal.frame_file import sync_directory
+from .connection import AdminError
 
 __all__ = ["BackupPlace", "PlaceError", "place_of"]
 
@@ -17,10 +18,8 @@ SUFFIX = ".part"
 """Of a file that is being written."""
 
 
-class PlaceError(Exception):
+class PlaceError(AdminError):
     """The place cannot be used. The text is one sentence."""
-
-    exit_code = 1
 
 
 class BackupPlace(Protocol):

@@ -28,10 +28,8 @@ HOLDERS: Final = ("slave", "master")
 """The roles of replicas that are copied, those that are rather asked first."""
 
 
-class BackupError(Exception):
+class BackupError(AdminError):
     """A backup cannot be made or used. The text is one sentence."""
-
-    exit_code = 1
 
 
 @attrs.frozen

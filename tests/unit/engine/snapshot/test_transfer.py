@@ -8,7 +8,16 @@ import pytest
 
 from quorate import Agent, AgentId, Context, Delete, Notification, reacts
 from quorate.agents import AgentError, Create, Note, agent_spec, encode, factory, outside
-from quorate.engine import Engine, EngineSettings, Posts, SnapshotError, Source, Staging, encode_batch
+from quorate.engine import (
+    CollectedState,
+    Engine,
+    EngineSettings,
+    Posts,
+    SnapshotError,
+    Source,
+    Staging,
+    encode_batch,
+)
 from quorate.engine.snapshot import precopy
 from quorate.testing.harness import Harness
 
@@ -184,6 +193,44 @@ def test_a_replica_with_an_old_state_gets_what_has_changed_since(seed: int) -> N
     assert set(capture.deleted) == before - now
     assert {agent.identity for agent in capture.agents} >= now - before
     assert len(capture.agents) <= came
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_collected_state_is_that_of_the_last_source(seed: int) -> None:
+    busy = Busy(seed)
+    collected = CollectedState()
+    have = 0
+    for copy in range(4):
+        if copy:
+            collected.follow()
+        index = None
+        for data, index in parts(busy.engine.source(have=have)):
+            collected.accept(data)
+            if index is None:
+                busy.act()
+        busy.digests[busy.engine.applied] = busy.engine.digest()
+        assert index is not None
+        assert collected.end is not None
+        loaded = fresh()
+        loaded.load(collected.end.header, collected.agents.values())
+        assert loaded.digest() == collected.end.digest == busy.digests[index]
+        have = index
+        for _ in range(busy.random.randint(0, 10)):
+            busy.act()
+
+
+def test_a_collected_state_refuses_what_it_cannot_go_on_from() -> None:
+    busy = Busy(1)
+    later = [data for data, _ in parts(busy.engine.source(have=busy.engine.applied))]
+    with pytest.raises(SnapshotError, match="said to be in an earlier state, and is not"):
+        CollectedState().accept(later[0])
+    collected = CollectedState()
+    for data, _ in parts(busy.engine.source()):
+        collected.accept(data)
+    with pytest.raises(SnapshotError, match="a part after the last one"):
+        collected.accept(later[0])
+    with pytest.raises(SnapshotError, match="damaged"):
+        CollectedState().accept(b"nonsense")
 
 
 def test_an_abandoned_capture_is_part_of_the_next_one() -> None:
