@@ -516,6 +516,7 @@ class Engine(InputCheck):
         self._trace(effects, cell, note, error=summary(kind, message), stamp=self.next_stamp)
         if note.type in FAILURES and isinstance(error, Unhandled):
             return  # Agents need not react to reports of failures.
+        self.failures += 1
         self._report(effects, f"{cell.identity} ({cell.spec.name}) failed on {note.type}: {kind}: {message}")
         self._mail.refuse(note, kind, message, effects, cell.identity)
 

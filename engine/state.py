@@ -100,6 +100,8 @@ class EngineState:
         self.stopped_turn = ""
         """The report of the last turn that was stopped here. It only serves the status: it is no part of the
         replicated state."""
+        self.failures: int = 0
+        """Reactions that have failed since this process began; no part of the replicated state either."""
         self.chain = b""
         """The outputs of all reactions, hashed one after the other."""
         self._capture: Capture | None = None

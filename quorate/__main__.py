@@ -43,6 +43,7 @@ COMMANDS = {
     "up": Entry("quorate.server.cli.up:command", "Run every server and replica of this host."),
     "start": Entry("quorate.server.cli.start:command", "Run one replica of one server."),
     "status": Entry("quorate.server.cli.status:command", "Show role, view, lag and connections of replicas."),
+    "top": Entry("quorate.server.cli.top:command", "Show replicas, queues and topics, live, on a terminal."),
     "skip": Entry("quorate.server.cli.skip:command", "Skip a reaction that does not end."),
     "deploy": Entry("quorate.server.cli.deploy:command", "Create an agent on a server."),
     "certs": Entry("quorate.server.cli.certs:command", "Make the certificates of replicas and clients."),

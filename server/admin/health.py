@@ -112,6 +112,8 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
         problem = str(values.get(key) or "")
         if problem and not any(problem in line for line in found):
             found.append(problem)
+    if values.get("disk_problem"):
+        found.append(str(values["disk_problem"]))
     if values.get("divergence"):
         found.append(f"last difference: {values['divergence']}")
     if values.get("stopped_turn") and values.get("role") == "master":

@@ -136,6 +136,10 @@ class AdminTarget(Protocol):
         """
         ...
 
+    def figures(self) -> list[wire.FigureRow]:
+        """Return the figures of the queues and topics that this replica has, the first ones by name."""
+        ...
+
     def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
         """Begin to copy the state: see `wire.BeginBackup`. Raises ChangeRefused."""
         ...
@@ -250,6 +254,8 @@ class AdminProtocol:
                 return self._target.admit(body.replica, body.address, witness=body.witness)
             case wire.Remove():
                 return self._target.remove(body.replica)
+            case wire.Figures():
+                return self._target.figures()
             case wire.BeginBackup():
                 return self._target.begin_backup(body.birth, body.have)
             case wire.ContinueBackup():

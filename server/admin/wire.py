@@ -127,6 +127,10 @@ class Command(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag=
     arguments: dict[str, Any]
 
 
+class Figures(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="figures"):
+    """Ask for the figures of queues and topics. Any replica answers, with list[FigureRow]."""
+
+
 class BeginBackup(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="begin-backup"):
     """Begin to copy the state of a replica that holds it. Answered with BackupBegun; ends an earlier copy."""
 
@@ -156,6 +160,7 @@ Body = (
     | Admit
     | Remove
     | Command
+    | Figures
     | BeginBackup
     | ContinueBackup
 )
@@ -217,6 +222,14 @@ class Reply(msgspec.Struct, array_like=True, frozen=True):
     sender: AgentId
     type: str
     payload: bytes
+
+
+class FigureRow(msgspec.Struct, array_like=True, frozen=True):
+    """The figures of a queue or topic."""
+
+    kind: str
+    name: str
+    figures: dict[str, int]
 
 
 class BackupBegun(msgspec.Struct, array_like=True, frozen=True):

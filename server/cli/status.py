@@ -36,7 +36,7 @@ from .common import (
     read_config,
     reported_errors,
 )
-from .terminal import console
+from .terminal import console, short_bytes
 
 SMALLEST_PERIOD_S = 0.2
 WAIT_S = 5.0
@@ -56,6 +56,11 @@ _COLUMNS = (
     ("lag", "lag"),
     ("connections", "connections"),
     ("notifications", "notifications"),
+    ("agents", "agents"),
+    ("backlog", "backlog"),
+    ("dead", "dead_letters"),
+    ("failed", "failed_reactions"),
+    ("disk free", "disk_free_bytes"),
     ("garbage", "garbage"),
     ("pid", "pid"),
 )
@@ -252,7 +257,7 @@ def _table(statuses: Statuses) -> Table:
                 Text(server.name),
                 str(replica.endpoint.replica),
                 Text(replica.role, style=_colour(replica)),
-                *(_cell(values.get(key)) for _, key in _COLUMNS),
+                *(_cell(values.get(key), key) for _, key in _COLUMNS),
                 Text(str(replica.endpoint)),
             )
     return table
@@ -263,5 +268,7 @@ def _colour(replica: ReplicaStatus) -> str:
     return "yellow" if troubled else _COLOURS.get(replica.role, "yellow")
 
 
-def _cell(value: object) -> Text:
-    return Text("-", style="dim") if value is None else Text(str(value))
+def _cell(value: object, key: str) -> Text:
+    if value is None:
+        return Text("-", style="dim")
+    return Text(short_bytes(int(str(value))) if key.endswith("_bytes") else str(value))

@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-__all__ = ["console"]
+__all__ = ["console", "short_bytes"]
 
 
 def console() -> Console:
@@ -11,3 +11,12 @@ def console() -> Console:
     if not made.is_terminal:
         made.width = 200
     return made
+
+
+def short_bytes(size: float) -> str:
+    """Return a number of bytes in the unit that makes it short."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.0f} TiB"

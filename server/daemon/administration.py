@@ -107,6 +107,10 @@ class DaemonAdministration:
         del note, timeout_s
         self._refuse()
 
+    def figures(self) -> list[wire.FigureRow]:
+        """Return nothing: a daemon has no queues."""
+        return []
+
     def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
         """Refuse."""
         del birth, have

@@ -29,6 +29,9 @@ _GAUGES: Final = {
     "agents": ("agents", "Agents of the server."),
     "backlog": ("backlog_notifications", "Notifications that wait for other servers."),
     "queued": ("queued_notifications", "Notifications that wait at the master to be ordered."),
+    "paused_agents": ("paused_agents", "Agents that are paused."),
+    "disk_free_bytes": ("disk_free_bytes", "Bytes that are free on the disk of the replica."),
+    "journal_bytes": ("journal_bytes", "Bytes of the journal with the saved state."),
     "uptime_s": ("uptime_seconds", "Seconds since the replica was started."),
 }
 _COUNTERS: Final = {
@@ -37,6 +40,7 @@ _COUNTERS: Final = {
         "Reactions of the server since it was created.",
     ),
     "reactions": ("reactions", "Reactions that this process has run."),
+    "failed_reactions": ("failed_reactions", "Reactions that this process has seen fail."),
     "dead_letters": ("dead_letters", "Notifications that could be delivered to nobody."),
     "garbage": ("garbage_connections", "Connections that did not speak the protocol."),
     "syncs": ("disk_syncs", "Writes of the journal that were synced."),

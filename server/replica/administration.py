@@ -15,6 +15,7 @@ from ..admin.protocol import MASTER, NotMaster
 from ..network.addresses import decode_address
 from ..node.divergence import SLICE_AGENTS, SLICE_BYTES
 from .backup import BackupSource
+from .figures import destination_figures
 from .replica import Replica
 from .status import build_status
 
@@ -131,6 +132,11 @@ class Administration:
         """Send a notification and wait for its reply. Raises NotMaster."""
         self._require_master()
         return self._replica.master.submissions.request(note, timeout_s)
+
+    def figures(self) -> list[wire.FigureRow]:
+        """Return the figures of queues and topics: see `destination_figures`."""
+        found = destination_figures(self._replica.node.engine)
+        return [wire.FigureRow(each.kind, each.name, dict(each.figures)) for each in found]
 
     def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
         """Begin to copy the state: see `BackupSource`. Raises ChangeRefused."""

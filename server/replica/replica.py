@@ -21,6 +21,7 @@ from ..master.service_host import STOP_TIMEOUT_S
 from ..node.node import Node
 from ..node.outputs import HomeChange, Output, RoleChange
 from ..storage.data_directory import directory_error
+from ..storage.disk_room import disk_room
 from ..storage.private_files import exposure
 from .disk import ReplicaDisk
 from .driver import Driver
@@ -135,6 +136,9 @@ class Replica:
         )
         if exposed := exposure(context.directory):
             context.announce(exposed)
+        room = disk_room(context.directory)
+        if room is not None and (problem := room.problem(context.directory)):
+            context.announce(problem)
         self._limit_clients()
         self._begin(node)
         self.local.start()

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from ...hachannel.protocol.diagnosis import strangers
+from ..storage.disk_room import disk_room
 from .replica import Replica
 
 __all__ = ["build_status"]
@@ -21,6 +22,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
     network = declared.networks[0] if declared.networks else None
     transport, durability = replica.peers.transport, replica.disk.durability
     master_address = replica.master_address()
+    room = disk_room(context.directory)
     listeners = {id: list(address) for id, address in addresses.in_domain(nat=False).items()}
     return {
         "server": server.name,
@@ -68,6 +70,11 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "notifications": engine.position,
         "reactions": node.reactions,
         "dead_letters": engine.dead_letters,
+        "failed_reactions": engine.failures,
+        "paused_agents": engine.paused_agents,
+        "disk_free_bytes": room.free_bytes if room is not None else None,
+        "disk_problem": room.problem(context.directory) if room is not None else "",
+        "journal_bytes": room.journal_bytes if room is not None else None,
         "stopped_turn": engine.stopped_turn,
         "backlog": engine.backlog,
         "queued": node.queued_notes,

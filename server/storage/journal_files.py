@@ -1,5 +1,6 @@
 """The files of a replica's journal: their names, the mark that there was one, journals set aside."""
 
+import contextlib
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +43,14 @@ class JournalFiles:
         if not self._created.exists():
             self._created.touch(PRIVATE_FILE)
             sync_directory(self.directory)
+
+    def size_bytes(self) -> int:
+        """Return the size of the journal's files."""
+        size = 0
+        for suffix in SUFFIXES:
+            with contextlib.suppress(OSError):
+                size += (self.directory / (self.path.name + suffix)).stat().st_size
+        return size
 
     def set_aside(self, incarnation: int) -> str:
         """Rename the journal's files; return the new name, "" if there was no file.

@@ -8,7 +8,7 @@ from typing import Final, Protocol, Self
 from ...hachannel.model.messages import Entry
 from ..errors import StartInterrupted
 
-__all__ = ["ProgressHost", "RecoveryProgress"]
+__all__ = ["FIRST_REPORT_S", "REPORT_INTERVAL_S", "ProgressHost", "RecoveryProgress"]
 
 FIRST_REPORT_S: Final = 1.0
 """The first report, after the recovery began."""

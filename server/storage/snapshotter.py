@@ -13,6 +13,7 @@ from ...hachannel.model.messages import Entry
 from ...hachannel.transfer.pacing import rest_after
 from .disk_writer import DiskWriter
 from .recovery import Recovery
+from .recovery_progress import FIRST_REPORT_S, REPORT_INTERVAL_S
 
 __all__ = ["SnapshotHost", "SnapshotSettings", "Snapshotter"]
 
@@ -25,6 +26,9 @@ CAPTURE_SHARE: Final = 0.25
 """The largest share of the time in which agents are encoded."""
 MAX_REST_S: Final = 1.0
 """The longest pause between two slices. If one took longer, something else held up the process."""
+LARGE_BYTES: Final = 64 * 1024 * 1024
+"""A state of this size, saved at a stop, is announced: to write it takes about a second."""
+MIB: Final = 1024 * 1024
 
 
 @attrs.frozen
@@ -45,6 +49,10 @@ class SnapshotHost(Protocol):
 
     def log(self, line: str) -> None:
         """Write a line to the log."""
+        ...
+
+    def announce(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
         ...
 
 
@@ -132,8 +140,15 @@ class Snapshotter:
                 yield
             self._disk.save(under_way, 0, _nothing, at_once=True)
         capture = self._engine.capture(self.saved)
+        report_at = self._reactor.seconds() + FIRST_REPORT_S
         while not capture.step(SLICE_AGENTS, SLICE_BYTES):
+            if self._reactor.seconds() >= report_at:
+                report_at += REPORT_INTERVAL_S
+                progress = f"{len(capture.agents)} of {len(capture.covered)} agents that have changed"
+                self._host.announce(f"stopping: the state is being saved, {progress} so far")
             yield
+        if capture.size_bytes >= LARGE_BYTES:
+            self._host.announce(f"stopping: {capture.size_bytes // MIB} MiB of state are written")
         self._log_flaws(capture)
         self._disk.save(capture, self._trim_limit(capture), _nothing, at_once=True)
 

@@ -102,6 +102,9 @@ class FakeTarget:
     def stored(self, identity: AgentId) -> AgentState:
         return self.kept[identity]
 
+    def figures(self) -> list[wire.FigureRow]:
+        return []
+
     def begin_backup(self, birth: int, have: int) -> wire.BackupBegun:
         raise NotImplementedError
 
