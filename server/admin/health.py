@@ -16,6 +16,7 @@ __all__ = [
     "masters",
     "may_get_a_master",
     "problems",
+    "releases",
     "statuses_object",
 ]
 
@@ -73,6 +74,19 @@ def cluster_conflict(replicas: list[ReplicaStatus]) -> str:
             "`quorate start --join`"
         )
     return ""
+
+
+def releases(replicas: list[ReplicaStatus]) -> str:
+    """Say that the replicas run different releases of Quorate, as during an upgrade; "" if they do not."""
+    found: dict[str, list[int]] = {}
+    for each in replicas:
+        release = str((each.status or {}).get("release") or "")
+        if release:
+            found.setdefault(release, []).append(each.endpoint.replica)
+    if len(found) < 2:
+        return ""
+    listed = ", ".join(f"{release} ({_listed(ids)})" for release, ids in sorted(found.items()))
+    return f"its replicas run different releases: {listed}; restart the others with the new one"
 
 
 def _listed(ids: list[int]) -> str:

@@ -20,6 +20,7 @@ from ..admin.health import (
     masters,
     may_get_a_master,
     problems,
+    releases,
     statuses_object,
 )
 from ..admin.replica_status import NO_ANSWER, STATUS_TIMEOUT_S, ReplicaStatus, gather
@@ -150,6 +151,8 @@ def command(
                     "replicas can be connected to; start it, or wait for it with --wait SECONDS",
                     err=True,
                 )
+            if mixed := releases(replicas):
+                click.echo(f"quorate: {server_asked.name}: {mixed}", err=True)
             if conflict := cluster_conflict(replicas):
                 click.echo(f"quorate: {server_asked.name}: {conflict}", err=True)
     serves = all(is_led(replicas) or is_whole_mesh(replicas) for _, replicas in statuses)

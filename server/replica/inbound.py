@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ...engine import rules
 from ...hachannel.transport.connection import Link
 from ...hachannel.transport.ports import DelayedCallPort
 from ...hachannel.transport.process_liveness import this_process
@@ -15,7 +16,7 @@ from ..context import ReplicaContext
 from ..network.hello import Hello, NotNow, ProtocolError
 from ..network.listener import DISCARD_FRAMES
 from .driver import Driver
-from .peer_connections import OTHER_FILE, STRANGER, PeerConnections
+from .peer_connections import OTHER_FILE, OTHER_RULES, STRANGER, PeerConnections
 
 ADMIN_IDLE_S = 60.0
 """An administrator's connection is closed after this many seconds without a call or an answer."""
@@ -44,6 +45,11 @@ class ChannelHandler:
                 f"Replica {replica} {OTHER_FILE} replica {me} of {server.name}; "
                 "start both with the same file."
             )
+        if hello.fields.get("rules", rules.RULES) != rules.RULES:
+            raise NotNow(
+                f"Replica {replica} {OTHER_RULES} replica {me} of {server.name}: their releases of Quorate "
+                "do not fit, and their states would differ; stop all, and start all with one release."
+            )
         if replica == me:
             raise ProtocolError(f"Replica {replica} of {server.name} is this one; give another id.")
         if peers.transport is None:
@@ -67,6 +73,7 @@ class ChannelHandler:
             "incarnation": peers.incarnation,
             "cluster": context.config.digest,
             "process": this_process(),
+            "rules": rules.RULES,
         }
 
     def _follows(self, transport: ChannelTransport, replica: int, incarnation: int) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from ...engine import rules
 from ...hachannel import Message, ProtocolError, Seat, decode_message
 from ...hachannel.transport.connection import SILENCE
 from ...hachannel.transport.connector import NO_ADDRESS, NOBODY_LISTENS
@@ -18,12 +19,14 @@ from ..network.hello import ProtocolError as HelloError
 from ..network.link_handshake import LinkHandshake
 from .driver import Driver
 
-__all__ = ["OTHER_FILE", "STRANGER", "PeerConnections"]
+__all__ = ["OTHER_FILE", "OTHER_RULES", "STRANGER", "PeerConnections"]
 
 STRANGER = "does not belong to"
 """Part of the reason with which a cluster turns away a replica that does not belong to it."""
 OTHER_FILE = "has another configuration than"
 """Part of the reason with which replicas turn each other away that were started with different files."""
+OTHER_RULES = "works by other rules than"
+"""Part of the reason with which replicas turn each other away that run releases which do not fit."""
 CALLED_S = 10.0
 """Seconds for which a peer that has asked for a connection is assumed to run."""
 
@@ -138,6 +141,7 @@ class PeerConnections:
             "cluster": context.config.digest,
             "calls": calls,
             "process": this_process(),
+            "rules": rules.RULES,
         }
         here = self.addresses.in_domain(nat=False).get(context.replica.id)
         where = "" if here is None else f" at {here[0]}:{here[1]}"
@@ -157,7 +161,8 @@ class PeerConnections:
         self._refusals[peer] = reason
         # A replica that waits for the others shows the reason in its status instead.
         settled = self._driver.node.role in ("master", "slave", "witness")
-        if settled and self._announced.get(peer) != reason and (SECRET in reason or OTHER_FILE in reason):
+        lasting = any(part in reason for part in (SECRET, OTHER_FILE, OTHER_RULES))
+        if settled and lasting and self._announced.get(peer) != reason:
             self._announced[peer] = reason
             self._context.announce(_without([peer], reason))
 

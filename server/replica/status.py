@@ -2,13 +2,17 @@
 
 import os
 import time
-from typing import Any
+from importlib.metadata import version
+from typing import Any, Final
 
 from ...hachannel.protocol.diagnosis import strangers
 from ..storage.disk_room import disk_room
 from .replica import Replica
 
 __all__ = ["build_status"]
+
+
+RELEASE: Final = version("quorate")
 
 
 def build_status(replica: Replica) -> dict[str, Any]:
@@ -85,6 +89,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "durability": server.durability,
         "saved": durability.saved if durability is not None else None,
         "syncs": durability.writes if durability is not None else None,
+        "release": RELEASE,
         "pid": os.getpid(),
         "uptime_s": round(time.monotonic() - context.started_at, 3),
         "host": network.host if network is not None else declared.host,
