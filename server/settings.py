@@ -102,7 +102,10 @@ class ReplicaSettings:
                 homes=server.mode == "group",
             ),
             # The channel suspects a silent peer before the connection to it is dropped.
-            link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
+            link=LinkSettings(
+                silence_s=max(LinkSettings().silence_s, 2 * suspect_s),
+                refusal_ends=boolean("refusal_ends", False),
+            ),
             durability=SnapshotSettings(
                 snapshot_entries=whole("snapshot_entries", durability.snapshot_entries),
                 snapshot_bytes=whole("snapshot_bytes", durability.snapshot_bytes),

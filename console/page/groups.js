@@ -6,7 +6,7 @@ import { badge, button, bytes, el, facts, number, table } from "./dom.js";
 const NONE = 'Only a server with mode="group" has groups of clients.';
 
 export const groups = {
-  path: "groups", menu: "Groups",
+  path: "groups", menu: "Groups", every: 10000,
   title: () => "Groups of clients",
   async show({ replica, may, act, leads }) {
     if (replica.mode !== "group") return [el("p", { class: "soft" }, NONE)];
@@ -37,7 +37,7 @@ function masterLink(replica) {
 }
 
 export const group = {
-  path: "groups/:",
+  path: "groups/:", every: 4000,
   title: (name) => `Group ${name}`,
   async show({ args: [name], may, act, confirmed }) {
     const found = await get(["groups", name]);

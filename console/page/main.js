@@ -143,7 +143,7 @@ async function refresh(page, context, live, mine) {
     [...live.querySelectorAll(".scroll")].forEach((each, at) => { each.scrollLeft = scrolls[at] || 0; });
     if (key) live.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
   }
-  if (!page.still) timer = setTimeout(() => refresh(page, context, live, mine), REFRESH_MS);
+  if (!page.still) timer = setTimeout(() => refresh(page, context, live, mine), page.every || REFRESH_MS);
 }
 
 document.getElementById("theme").addEventListener("click", () => theme.flip());

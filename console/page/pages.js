@@ -1,4 +1,5 @@
 // The pages: each has a path, a title, what it shows, and perhaps controls that stay while it is refreshed.
+// `every`: milliseconds between two refreshes, for pages that ask agents, which costs entries of the log.
 
 import { agent, agents, deadLetters, timers } from "./agents.js";
 import { group, groups } from "./groups.js";

@@ -37,6 +37,8 @@ class LinkSettings:
     hello_timeout_s: float = 5.0
     first_delay_s: float = 0.05
     max_delay_s: float = 1.0
+    refusal_ends: bool = False
+    """Whether a refused connection proves that the process has ended that listened at this address."""
 
 
 class LinkHandler(Protocol):

@@ -22,7 +22,7 @@ from ..codec.framing import frame_parts
 from . import process_liveness
 from .addresses import Address, host_port
 from .connection import Link, LinkSettings
-from .connector import Handshake, connect
+from .connector import NOBODY_LISTENS, Handshake, connect
 from .ports import DelayedCallPort, ReactorPort
 
 __all__ = ["ChannelHost", "ChannelTransport"]
@@ -70,6 +70,12 @@ class _Peer:
     """Identifies the connected life among lives with the same incarnation; "" if unknown."""
     process: str = ""
     """Description of the peer's process, see `process_liveness`; "" if it runs on another machine."""
+    reached: tuple[Address, int] | None = None
+    """An address at which a life of the peer has answered, and its incarnation."""
+    refused: bool = False
+    """The address at which the connected life had answered has refused a connection since."""
+    check: Callable[[], None] | None = None
+    """Gives up a call that only asks whether the connected life answers at its address."""
     give_up: Callable[[], None] | None = None
     retry: DelayedCallPort | None = None
     failures: int = 0
@@ -116,7 +122,8 @@ class ChannelTransport:
 
     def ended(self, peer: int) -> bool:
         """Return whether the process that was last connected as this peer is known to have ended."""
-        return process_liveness.has_ended(self._peers[peer].process)
+        known = self._peers[peer]
+        return known.refused or process_liveness.has_ended(known.process)
 
     def start(self) -> None:
         """Begin to connect to the peers."""
@@ -129,6 +136,7 @@ class ChannelTransport:
         self._running = False
         for peer in self._peers.values():
             self._cancel_attempt(peer)
+            self._end_check(peer)
             if peer.link is not None:
                 link, peer.link = peer.link, None
                 link.close()
@@ -179,6 +187,7 @@ class ChannelTransport:
         """Remove a peer that leaves, once it has no connection."""
         if peer.leaves and peer.link is None:
             self._cancel_attempt(peer)
+            self._end_check(peer)
             self._peers.pop(peer.id, None)
 
     def send(self, peers: Iterable[int], bodies: Sequence[Body]) -> None:
@@ -244,6 +253,8 @@ class ChannelTransport:
             if new or peer.failures == 30 or peer.failures % 300 == 0:
                 peer.logged.add(reason)
                 self._log(f"replica {peer.id} at {host_port(*peer.address)} cannot be reached: {reason}")
+            if NOBODY_LISTENS in reason and peer.reached == (peer.address, peer.incarnation):
+                peer.refused = self._settings.refusal_ends
             self._retry(peer)
             self._host.peer_unreachable(peer.id, reason)
 
@@ -260,8 +271,10 @@ class ChannelTransport:
             )
             self._retry(peer)
         elif peer.dials:
+            peer.reached = (peer.address, incarnation)
             self._adopt(peer, link, incarnation, frames, fields)
         else:
+            peer.reached = (peer.address, incarnation)
             # The peer dials now. If that fails, this side calls again.
             link.close()
             peer.failures = max(peer.failures, 3)
@@ -289,14 +302,41 @@ class ChannelTransport:
         peer.process = running if isinstance(running, str) and process_liveness.is_visible(running) else ""
         peer.nonce = nonce if isinstance(nonce, str) else ""
         peer.failures = 0
+        peer.refused = False
         peer.logged.clear()
         link.limit_frames(self._settings.max_frame_bytes)
         link.handler = _PeerLink(self, self._host, peer)
         link.on_part = partial(self._host.peer_alive, peer.id)
         link.keep_alive()
+        if self._settings.refusal_ends and peer.reached != (peer.address, incarnation):
+            self._check(peer)
         self._host.peer_up(peer.id, incarnation)
         if frames and peer.link is link:
             self._host.peer_frames(peer.id, frames)
+
+    def _check(self, peer: _Peer) -> None:
+        """Find out whether a peer that has dialed answers at the address that this side knows."""
+        self._end_check(peer)
+        address = peer.address
+
+        def opened(link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
+            del frames
+            peer.check = None
+            link.close()
+            incarnation = fields.get("incarnation")
+            if fields.get("replica") == peer.id and isinstance(incarnation, int):
+                peer.reached = (address, incarnation)
+
+        def failed(_: str) -> None:
+            peer.check = None
+
+        handshake = self._handshake(peer.id, True)
+        peer.check = connect(self._reactor, address, self._settings, handshake, opened, failed)
+
+    def _end_check(self, peer: _Peer) -> None:
+        if peer.check is not None:
+            give_up, peer.check = peer.check, None
+            give_up()
 
     def _cancel_attempt(self, peer: _Peer) -> None:
         if peer.retry is not None and peer.retry.active():

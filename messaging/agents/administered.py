@@ -188,6 +188,7 @@ class Administered(Consuming):
             "delivered": self.delivered,
             "accepted": self.accepted,
             "dead": self.dead,
+            "paused": int(self.paused),
         }
 
     def _link_states(self) -> list[LinkState]:

@@ -72,13 +72,27 @@ class _Directory:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            # Unlike a rename, this replaces nothing.
-            os.link(part, self._path / name())
-            part.unlink()
+            self._name(part, self._path / name())
             sync_directory(self._path)
         except BaseException:
             part.unlink(missing_ok=True)
             raise
+
+    @staticmethod
+    def _name(part: Path, path: Path) -> None:
+        """Give a file its name. Raises FileExistsError if another one has it."""
+        try:
+            # Unlike a rename, this replaces nothing, whatever else writes there.
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            # The file system has no links.
+            if path.exists():
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+            part.rename(path)
+        else:
+            part.unlink()
 
     def remove(self, name: str) -> None:
         (self._path / name).unlink(missing_ok=True)

@@ -140,6 +140,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "max_waiting": _COUNT_FROM_1,
     INSECURE_NETWORK_PROPERTY: _boolean,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
+    "refusal_ends": _boolean,
     "rehome_s": _seconds,
     RIGHTS_FILE_PROPERTY: _any,
     SECRET_PROPERTY: _secret,

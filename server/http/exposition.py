@@ -52,6 +52,7 @@ _DESTINATION_GAUGES: Final = {
     "producers": "Producers.",
     "blocked_producers": "Producers that wait for room.",
     "subscriptions": "Subscriptions.",
+    "paused": "1 if the delivery to consumers is paused.",
 }
 _DESTINATION_COUNTERS: Final = {
     "received": "Messages that have come.",

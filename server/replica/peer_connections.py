@@ -153,7 +153,10 @@ class PeerConnections:
         return _PeerHandshake(fields, context.settings.secret, refused, asked if calls else "")
 
     def called(self, peer: int) -> None:
-        """Record that a peer asked this replica to connect: the peer runs."""
+        """Record that a peer without connection asked this replica to connect: the peer runs."""
+        if self.transport is not None and peer in self.transport.connected:
+            # It only asks whether this replica answers.
+            return
         self._calling[peer] = self._context.reactor.seconds()
 
     def _refused(self, peer: int, reason: str) -> None:

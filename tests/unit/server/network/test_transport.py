@@ -270,3 +270,68 @@ def test_an_unusable_address_does_not_hinder_other_peers(
     net.advance(20)
     assert zero.up == {1: 1, 2: 1}
     assert two.up == {0: 1}
+
+
+# What a refused connection proves
+
+SURE = LinkSettings(refusal_ends=True)
+
+
+def ended(net: MemoryNet, one: Any, other: int) -> bool:
+    """Whether one knows, after a while, that the process of the other has ended."""
+    net.advance(2)
+    return bool(one.transport.ended(other))
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_refused_connection_shows_that_the_process_has_ended(
+    net: MemoryNet, make_peer: Any, dead: int
+) -> None:
+    peers = [make_peer(id, 2, settings=SURE) for id in range(2)]
+    net.advance(2)
+    living = peers[1 - dead]
+    assert not living.transport.ended(dead)
+    net.crash(f"m{dead}")
+    assert ended(net, living, dead)
+    assert ("unreachable", dead) in living.happened
+
+
+def test_by_default_it_shows_nothing(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2)
+    make_peer(1, 2)
+    net.advance(2)
+    net.crash("m1")
+    assert not ended(net, zero, 1)
+
+
+def test_a_machine_that_is_silent_has_not_ended(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2, settings=SURE)
+    make_peer(1, 2, settings=SURE)
+    net.advance(2)
+    net.cut("m0", "m1")
+    net.advance(10)
+    assert not ended(net, zero, 1)
+
+
+def test_a_refusal_where_the_life_has_never_answered_shows_nothing(net: MemoryNet, make_peer: Any) -> None:
+    """The one that is dialed looks for the other at an address that is wrong."""
+    zero, one = make_peer(0, 2, settings=SURE), make_peer(1, 2, settings=SURE)
+    one.transport.follow({0: ("m0", 99), 1: ("m1", 100)})
+    net.advance(2)
+    assert one.up == {0: 1}
+    net.wires[0].break_off()
+    net.advance(0.02)
+    assert ("unreachable", 0) in one.happened or zero.up == {1: 1}
+    assert not one.transport.ended(0)
+
+
+def test_a_life_that_comes_back_has_not_ended(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2, settings=SURE)
+    make_peer(1, 2, settings=SURE)
+    net.advance(2)
+    net.crash("m1")
+    assert ended(net, zero, 1)
+    make_peer(1, 2, incarnation=2, settings=SURE)
+    net.advance(2)
+    assert zero.up == {1: 2}
+    assert not zero.transport.ended(1)
