@@ -1,9 +1,6 @@
 """A copy of a configuration with every replica on this host, and free ports."""
 
-import contextlib
 import re
-import socket
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +10,7 @@ from ...client.url import SCHEME
 from ..config import PORT_SERVICES, load
 from ..config.digest import PLACE_PROPERTIES
 from ..config.service_classes import resolve
+from .free_ports import free_ports
 
 __all__ = ["LOCAL_HOST", "write_local_copy"]
 
@@ -49,13 +47,12 @@ def write_local_copy(source: Path, target: Path) -> None:
             f"{target} was made for {len(earlier)} ports, and {source} has {count}; remove the data of the "
             "earlier run, or use another directory"
         )
-    with _free_ports(0 if earlier else count) as free:
-        ports = iter(earlier or map(str, free))
-        for element in networks:
-            element.set("port", next(ports))
-        for element in services:
-            words = element.get("args", "").split()
-            element.set("args", " ".join([next(ports), *words[1:]]))
+    ports = iter(earlier or map(str, free_ports(count)))
+    for element in networks:
+        element.set("port", next(ports))
+    for element in services:
+        words = element.get("args", "").split()
+        element.set("args", " ".join([next(ports), *words[1:]]))
     _replace_urls(tree, addresses)
     tree.write(str(target), encoding="utf-8", xml_declaration=True)
 
@@ -105,16 +102,3 @@ def _replace_urls(tree: Any, addresses: dict[str, Any]) -> None:
 def _ports(tree: Any) -> list[str]:
     networks, services = _with_ports(tree)
     return [*(each.get("port") for each in networks), *(each.get("args").split()[0] for each in services)]
-
-
-@contextlib.contextmanager
-def _free_ports(count: int) -> Generator[list[int]]:
-    """Give as many ports as no program listens on. They are different, and free when this ends."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        yield [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

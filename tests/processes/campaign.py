@@ -18,11 +18,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from quorate.server.processes.free_ports import free_ports
 from quorate.testing.servers.namespaces import Namespaces
 
 from .plans import FATAL, Plan, Step, directions
 from .recorded import Recorded
-from .running import ROOT, Running, free_ports
+from .running import ROOT, Running
 from .seeds import main
 from .sequences import Wrong
 

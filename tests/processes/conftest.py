@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from quorate.server.processes.free_ports import free_ports
 from quorate.testing.servers.namespaces import Namespaces, NamespacesUnavailable
 
 from .members import Member
 from .replicas import Part, Site
-from .running import BOUND_S, Running, free_ports
+from .running import BOUND_S, Running
 from .seeds import cuts_allowed
 
 MakeSite = Callable[..., Site]

@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .running import BOUND_S, free_ports
+from quorate.server.processes.free_ports import free_ports
+
+from .running import BOUND_S
 
 
 def unavailable() -> str:

@@ -39,8 +39,9 @@ from quorate.server.cli.deploy import deploy
 from quorate.server.cli.launcher import Launcher
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
+from quorate.server.processes.free_ports import free_ports
 
-from .running import BOUND_S, free_ports
+from .running import BOUND_S
 
 ACTS = """
 import os

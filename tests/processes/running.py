@@ -2,7 +2,6 @@
 
 import os
 import queue
-import socket
 import subprocess
 import sys
 import threading
@@ -103,15 +102,6 @@ class Running:
         """Kill it, whatever it does."""
         self.process.kill()
         self.process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def until(condition: Callable[[], object], what: str = "it") -> None:

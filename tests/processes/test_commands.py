@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from quorate.server.processes.free_ports import free_ports
+
 from .conftest import Start
-from .running import BOUND_S, Running, free_ports
+from .running import BOUND_S, Running
 
 pytestmark = pytest.mark.processes
 

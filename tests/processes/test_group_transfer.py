@@ -2,9 +2,10 @@
 
 import pytest
 
+from quorate.server.processes.free_ports import free_ports
+
 from .conftest import MakeMembers, Start
 from .members import Member, check_members, in_one_view
-from .running import free_ports
 
 pytestmark = pytest.mark.processes
 

@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 from quorate import Servers
 from quorate.__main__ import cli
 from quorate.messaging import Session
+from quorate.server.processes.free_ports import free_ports
 
 from .conftest import Start
 from .foreign_clients import cluster, running
-from .running import BOUND_S, free_ports, until
+from .running import BOUND_S, until
 
 pytestmark = pytest.mark.processes
 

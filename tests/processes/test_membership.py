@@ -8,10 +8,11 @@ import pytest
 
 from quorate.client import connect
 from quorate.server.config import load
+from quorate.server.processes.free_ports import free_ports
 
 from .conftest import MakeSite, Start
 from .replicas import Entry, Part, Site, ask_ledger
-from .running import Running, free_ports
+from .running import Running
 
 pytestmark = pytest.mark.processes
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from quorate.server.processes.free_ports import free_ports
+
 from .conftest import Start
 from .replicas import Part, write_config
-from .running import BOUND_S, ROOT, Running, free_ports, until
+from .running import BOUND_S, ROOT, Running, until
 
 FORMER = """
 import attrs

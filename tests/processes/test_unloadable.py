@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from quorate.server.processes.free_ports import free_ports
+
 from .conftest import Start
 from .replicas import LEDGER, Part, write_config
-from .running import BOUND_S, ROOT, Running, free_ports
+from .running import BOUND_S, ROOT, Running
 
 LACKS = "which this replica cannot load: module ledger cannot be found"
 

@@ -32,6 +32,7 @@ from quorate.server.admin import wire
 from quorate.server.admin.protocol import AdminProtocol, NotMaster
 from quorate.server.network.handshake import NONCE_BYTES, Acceptor
 from quorate.server.network.hello import ProtocolError
+from quorate.server.processes.free_ports import free_ports
 
 ALICE = AgentId(0, 0, 1025)
 
@@ -268,8 +269,7 @@ def hold() -> Iterator[Callable[[Path], "subprocess.Popen[bytes]"]]:
 @pytest.fixture
 def free_port() -> int:
     """A port on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 @pytest.fixture
