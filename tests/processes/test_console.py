@@ -162,6 +162,7 @@ def test_a_queue_is_made_and_paused_with_the_keyboard_alone(servers: Servers, br
         raise AssertionError(f"no tab leads there; the last was {found.text!r}")
 
     tab_to(lambda each: each.tag_name == "summary").send_keys(Keys.ENTER)
+    browser.find("details[open]")
     tab_to(lambda each: each.tag_name == "input").send_keys("keyed", Keys.ENTER)
     browser.until_shows("The queue keyed was made.")
     tab_to(lambda each: each.tag_name == "a" and each.text == "keyed").send_keys(Keys.ENTER)
