@@ -1,7 +1,6 @@
 """The file of tokens, with which programs use the HTTP API. A token is shown once; the file has its hash."""
 
 import hashlib
-import os
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Final
 
 import attrs
 
-from ..text_files import read_text
+from ..text_files import read_text, write_private
 
 __all__ = ["PREFIX", "SCOPES", "Token", "hash_token", "new_token", "read_tokens", "write_tokens"]
 
@@ -82,14 +81,4 @@ def write_tokens(path: Path, tokens: Mapping[str, Token]) -> None:
         f"{name} {each.scope} {each.expires.isoformat() if each.expires else NEVER} {each.hashed}\n"
         for name, each in sorted(tokens.items())
     ]
-    part = path.with_name(f"{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(HEAD + "".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_private(path, HEAD + "".join(lines))

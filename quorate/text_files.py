@@ -1,8 +1,9 @@
 """Small files of text that people write: their text, or a sentence that says why there is none."""
 
+import os
 from pathlib import Path
 
-__all__ = ["read_text", "reason"]
+__all__ = ["read_text", "reason", "write_private"]
 
 
 def read_text(path: Path, most_bytes: int) -> str:
@@ -20,3 +21,18 @@ def read_text(path: Path, most_bytes: int) -> str:
 def reason(error: Exception) -> str:
     """Return why a file could not be read or written, in the words of the system where it has some."""
     return str(getattr(error, "strerror", None) or error)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file in the place of the former one, as a whole and for its owner only. Raises OSError."""
+    part = path.with_name(f"{path.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

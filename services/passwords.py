@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-from ..text_files import read_text
+from ..text_files import read_text, write_private
 
 __all__ = ["UserEntry", "hash_password", "matches", "read_users", "write_users"]
 
@@ -107,14 +107,4 @@ def read_users(path: Path) -> dict[str, UserEntry]:
 def write_users(path: Path, users: Mapping[str, UserEntry]) -> None:
     """Write a file of users in the place of the former one, for its owner only. Raises OSError."""
     lines = [" ".join((name, each.hashed, *each.groups)) + "\n" for name, each in sorted(users.items())]
-    part = path.with_name(f"{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(HEAD + "".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    write_private(path, HEAD + "".join(lines))

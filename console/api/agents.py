@@ -185,8 +185,7 @@ async def _get(call: Call) -> AgentDetails:
     row = found.row
     try:
         state = plain(found.state)
-        msgspec.json.encode(state)
-    except (ValueError, TypeError, RecursionError) as error:
+    except ValueError as error:
         raise Problem(409, "refused", f"Its state cannot be shown: {str(error).rstrip('.')}.") from None
     return AgentDetails(str(row.id), row.name, row.class_name, row.reactions, row.paused, row.held, state)
 

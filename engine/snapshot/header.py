@@ -85,12 +85,16 @@ def another_life(data: bytes, server: int, birth: int) -> bytes:
 
     Other servers then number what they exchange with it anew: what waits for them here is sent, once more if
     they had it, and nothing of theirs is taken for known. The order of a causal domain begins anew, too.
-    birth: the time at which the life begins, in nanoseconds since 1970. Raises SnapshotError.
+    birth: the time at which the life begins, in nanoseconds since 1970. Raises SnapshotError, also if
+    notifications wait whose places in a causal order are those of the former life.
     """
     header = read_header(data, server)
-    links = [
-        msgspec.structs.replace(each, peer_birth=0, received=0, first_seq=1, stamps=[])
-        for each in header.links
-    ]
+    stamped = next((each.server for each in header.links if each.stamps), None)
+    if stamped is not None:
+        raise SnapshotError(
+            f"notifications for server {stamped} wait in a domain with causal order, and their places in it "
+            "belong to the former life of the server"
+        )
+    links = [msgspec.structs.replace(each, peer_birth=0, received=0, first_seq=1) for each in header.links]
     later = max(birth, header.birth + 1)
     return encode_header(msgspec.structs.replace(header, birth=later, links=links, clocks=[]))

@@ -14,6 +14,7 @@ from .backup_archive import ArchiveEnd, ArchiveWriter, BackupDamaged, Manifest, 
 from .backup_places import BackupPlace
 from .client import CALL_TIMEOUT_S, ServerAdmin
 from .connection import AdminError, CallFailed
+from .health import is_down
 from .replica_status import gather
 
 __all__ = ["Backup", "BackupError", "SavedState", "back_up", "backups", "forget_old", "read_state"]
@@ -24,6 +25,9 @@ MAX_CHANGES: Final = 50
 """Backups of changes after a whole one; the next one is whole again."""
 TRIES: Final = 3
 """How often a copy is begun that a replica interrupts."""
+WAIT_S: Final = 10.0
+"""The longest wait for a replica that can be copied: longer than a failover takes."""
+POLL_S: Final = 0.2
 HOLDERS: Final = ("slave", "master")
 """The roles of replicas that are copied, those that are rather asked first."""
 
@@ -88,13 +92,21 @@ def back_up(
 
 
 def _holder(admin: ServerAdmin) -> int:
-    """Return the replica to copy: the slave that is least behind, else the master. Raises AdminError."""
-    ((_, statuses),) = gather([admin])
-    held = [each for each in statuses if each.role in HOLDERS and each.status is not None]
-    fit = [each for each in held if not (each.status or {}).get("unfit")]
-    if not fit:
-        reasons = "; ".join(f"{each.endpoint.replica} is {each.role}" for each in statuses)
-        raise BackupError(f"No replica of {admin.server.name} has a state to copy: {reasons}.")
+    """Return the replica to copy: the slave that is least behind, else the master. Raises AdminError.
+
+    While replicas answer and none can be copied, as during a failover, it waits up to `WAIT_S`.
+    """
+    ends = admin.seconds() + WAIT_S
+    while True:
+        ((_, statuses),) = gather([admin])
+        held = [each for each in statuses if each.role in HOLDERS and each.status is not None]
+        fit = [each for each in held if not (each.status or {}).get("unfit")]
+        if fit:
+            break
+        if is_down(statuses) or admin.seconds() >= ends:
+            reasons = "; ".join(f"{each.endpoint.replica} is {each.role}" for each in statuses)
+            raise BackupError(f"No replica of {admin.server.name} has a state to copy: {reasons}.")
+        admin.sleep(POLL_S)
     best = min(fit, key=lambda each: (HOLDERS.index(each.role), (each.status or {}).get("lag", 0)))
     return best.endpoint.replica
 

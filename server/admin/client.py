@@ -82,11 +82,7 @@ class ServerAdmin:
 
     def ask(self, replica: int, body: wire.Body, expected: type[T], timeout_s: float = CALL_TIMEOUT_S) -> T:
         """Ask one replica, once. Raises AdminError, and UnknownName for a replica that the file lacks."""
-        self.config.replica(self.server.name, replica)
-        endpoint = next((each for each in self.endpoints if each.replica == replica), None)
-        if endpoint is None:
-            raise Unreachable(f"{self.server.name}.{replica} declares no network to be asked on.")
-        return self._once(endpoint, body, expected, timeout_s)
+        return self._once(self._endpoint_of(replica), body, expected, timeout_s)
 
     def ask_at(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
         """Ask the replica that listens at `endpoint`, once. Raises AdminError."""
@@ -94,11 +90,15 @@ class ServerAdmin:
 
     def open(self, replica: int, timeout_s: float = CONNECT_TIMEOUT_S) -> Connection:
         """Return a connection to a replica, for several calls: close it. Raises AdminError, UnknownName."""
+        return self.connect(self._endpoint_of(replica), self._secret(replica), timeout_s)
+
+    def _endpoint_of(self, replica: int) -> Endpoint:
+        """Return the endpoint of a replica. Raises Unreachable, UnknownName."""
         self.config.replica(self.server.name, replica)
         endpoint = next((each for each in self.endpoints if each.replica == replica), None)
         if endpoint is None:
             raise Unreachable(f"{self.server.name}.{replica} declares no network to be asked on.")
-        return self.connect(endpoint, self._secret(replica), timeout_s)
+        return endpoint
 
     def ask_master(
         self,

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from quorate import Servers
-from quorate.__main__ import cli
 from quorate.messaging import Session
 
+from .commands import quorate
 from .foreign_clients import cluster, running
 from .running import BOUND_S, until
 
@@ -22,10 +21,6 @@ pytestmark = pytest.mark.processes
 def servers(tmp_path: Path) -> Iterator[Servers]:
     with running(tmp_path, cluster("StompService", "orders")) as found:
         yield found
-
-
-def quorate(*words: object) -> Result:
-    return CliRunner().invoke(cli, [*map(str, words)])
 
 
 def backup(config: Path, place: object, *options: str) -> list[dict[str, object]]:

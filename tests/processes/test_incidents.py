@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from quorate import Servers
-from quorate.__main__ import cli
 from quorate.messaging import Session
 from quorate.server.processes.free_ports import free_ports
 
+from .commands import quorate, roles
 from .conftest import Start
 from .foreign_clients import cluster, running
 from .running import BOUND_S, until
@@ -29,15 +28,6 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
             session.send("orders", "before")
             session.sync(BOUND_S)
         yield found
-
-
-def quorate(*words: object) -> Result:
-    return CliRunner().invoke(cli, [*map(str, words)])
-
-
-def roles(config: Path) -> dict[int, str]:
-    found = json.loads(quorate("status", config, "--json", "--wait", "0").stdout)
-    return {each["replica"]: each["role"] for each in found["servers"][0]["replicas"]}
 
 
 def test_a_machine_is_gone_and_another_takes_its_place(

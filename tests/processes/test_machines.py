@@ -1,15 +1,12 @@
 """Failover between machines: each replica in a network and a process name space of its own."""
 
-import json
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from quorate.__main__ import cli
-
+from .commands import roles
 from .conftest import MakeNet, Start
 from .running import Running, until
 
@@ -24,11 +21,6 @@ def configuration(addresses: list[str], **properties: str) -> str:
         for id, address in enumerate(addresses)
     )
     return f'<config>{declared}<domain name="D1"/><cluster id="0" name="s0">{replicas}</cluster></config>'
-
-
-def roles(config: Path) -> dict[int, str]:
-    done = CliRunner().invoke(cli, ["status", str(config), "--json", "--wait", "0"])
-    return {each["replica"]: each["role"] for each in json.loads(done.stdout)["servers"][0]["replicas"]}
 
 
 def test_a_master_on_another_machine_whose_port_refuses_is_replaced_before_its_lease_ends(
