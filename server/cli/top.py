@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import select
+import selectors
 import sys
 import termios
 import time
@@ -138,12 +138,17 @@ def _follow(asked: list[ServerAdmin], every_s: float, title: str) -> None:
     order, paused = Order.MESSAGES, False
     terminal = console()
     before, now = None, measure(asked)
-    with _keys() as keys, Live(console=terminal, screen=True, auto_refresh=False) as live:
+    with (
+        _keys() as keys,
+        selectors.DefaultSelector() as pressing,
+        Live(console=terminal, screen=True, auto_refresh=False) as live,
+    ):
+        pressing.register(keys, selectors.EVENT_READ)
         due = time.monotonic() + every_s
         while True:
             live.update(screen(now, before, order, terminal.height, title, paused=paused), refresh=True)
             try:
-                ready, _, _ = select.select([keys], [], [], max(0.0, due - time.monotonic()))
+                ready = pressing.select(max(0.0, due - time.monotonic()))
                 pressed = os.read(keys, 1).decode("ascii", "replace") if ready else ""
             except KeyboardInterrupt:
                 return

@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["free_ports"]
 
-MAX_RESERVED: Final = 1024
+MAX_RESERVED: Final = 128
 _reserved: deque[socket.socket] = deque()
 """Sockets that keep the ports from others. No one listens at them, so that connections are refused."""
 
@@ -15,7 +15,7 @@ _reserved: deque[socket.socket] = deque()
 def free_ports(count: int) -> list[int]:
     """Return as many different ports on which nobody listens.
 
-    On Linux the last 1024 of them are given to no other program while this one runs: their sockets stay
+    On Linux the last 128 of them are given to no other program while this one runs: their sockets stay
     bound, without listening. A server that sets ``SO_REUSEADDR``, as nearly all do, listens there anyway.
     """
     made: list[socket.socket] = []

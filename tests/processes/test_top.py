@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import pty
-import select
+import selectors
 import signal
 import struct
 import subprocess
@@ -67,13 +67,15 @@ def test_keys_order_pause_and_quit_on_a_terminal(servers: Servers) -> None:
     if not process:
         words = [sys.executable, "-m", "quorate", "top", str(servers.config.path), "--every", "0.5"]
         os.execve(sys.executable, words, {**os.environ, "TERM": "xterm", "COLUMNS": "180", "LINES": "40"})
+    waiting = selectors.DefaultSelector()
+    waiting.register(terminal, selectors.EVENT_READ)
     try:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 180, 0, 0))
         shown = b""
 
         def shows(text: bytes) -> bool:
             nonlocal shown
-            while select.select([terminal], [], [], 0)[0]:
+            while waiting.select(0):
                 shown += os.read(terminal, 65536)
             return text in shown
 
@@ -87,6 +89,7 @@ def test_keys_order_pause_and_quit_on_a_terminal(servers: Servers) -> None:
         process = 0
         assert os.waitstatus_to_exitcode(status) == 0
     finally:
+        waiting.close()
         os.close(terminal)
         if process:
             os.kill(process, signal.SIGKILL)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import os
-import select
+import selectors
 import time
 from collections.abc import Callable
 
@@ -38,7 +38,9 @@ def in_a_child(work: Callable[[], list[str]]) -> list[str]:
             os._exit(0)
     os.close(write)
     try:
-        ready, _, _ = select.select([read], [], [], 4 * AT_ONCE_S)
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(read, selectors.EVENT_READ)
+            ready = waiting.select(4 * AT_ONCE_S)
         if not ready:
             os.kill(child, 9)
             return []

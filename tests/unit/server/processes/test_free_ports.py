@@ -33,7 +33,7 @@ def test_nobody_listens_there() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ports are kept on Linux only")
 def test_nobody_else_is_given_them() -> None:
-    ports = {*free_ports(200)}
+    ports = {*free_ports(100)}
     for _ in range(3000):
         with socket.socket() as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
