@@ -18,7 +18,7 @@ from .consumer import ConsumerCore, ConsumerOptions
 from .destinations import Destination, Queue, Topic, named
 from .errors import MessagingError, SessionClosed
 from .message import Message
-from .producer import ProducerCore
+from .producer import Outgoing, ProducerCore
 from .session_base import Ack, Browser, MessageOptions, SessionBase, check_text
 
 __all__ = ["AsyncConsumer", "AsyncProducer", "AsyncSession"]
@@ -184,6 +184,8 @@ class AsyncSession(SessionBase):
         elif self._ack is Ack.DUPS_OK:
             self._accept_all()
         self._closed = True
+        for consumer in self._consumers:
+            self._forget_turn(consumer)
         for core in self._producers.values():
             with contextlib.suppress(QuorateClientError):
                 await self._wait(core.drain, "not all messages were confirmed")
@@ -235,8 +237,18 @@ class AsyncProducer:
         limit_s = session._timeout_s if timeout is None else time_limit(timeout)  # pyright: ignore[reportPrivateUsage]
         what = f"{self.destination} has not confirmed the message"
         waiter, awaitable = session._hub.extension.waiter(limit_s, what)  # pyright: ignore[reportPrivateUsage]
-        await self._queue(body, asked, waiter, timeout)
-        await awaitable
+        try:
+            outgoing = await self._queue(body, asked, waiter, timeout)
+        except Exception as error:
+            if not waiter.done():
+                waiter.set_exception(error)
+            await awaitable
+            raise
+        try:
+            await awaitable
+        except BaseException as error:
+            session._not_sent(outgoing, error)  # pyright: ignore[reportPrivateUsage]
+            raise
 
     async def send_nowait(self, body: Body, *, timeout: float | None = None, **options: Any) -> None:
         """Send a message without waiting for the confirmation: see `Producer.send_nowait`."""
@@ -253,14 +265,19 @@ class AsyncProducer:
 
     async def _queue(
         self, body: Body, options: MessageOptions, waiter: Waiter | None, timeout: float | None
-    ) -> None:
+    ) -> Outgoing:
         session = self._session
-        outgoing = session._outgoing(body, options, waiter)  # pyright: ignore[reportPrivateUsage]
-        core = await session.open_producer(self.destination)
-        if core.full:
-            what = f"{self.destination} gives no credit: it is full, or away; the message was not sent"
-            await session._wait(core.wait_for_room, what, timeout)  # pyright: ignore[reportPrivateUsage]
-        core.send(outgoing)
+        outgoing = session._outgoing(self.destination, body, options, waiter)  # pyright: ignore[reportPrivateUsage]
+        try:
+            core = await session.open_producer(self.destination)
+            if core.full:
+                what = f"{self.destination} gives no credit: it is full, or away; the message was not sent"
+                await session._wait(core.wait_for_room, what, timeout)  # pyright: ignore[reportPrivateUsage]
+            core.send(outgoing)
+        except BaseException as error:
+            session._not_sent(outgoing, error)  # pyright: ignore[reportPrivateUsage]
+            raise
+        return outgoing
 
 
 class AsyncConsumer:
@@ -328,7 +345,7 @@ class AsyncConsumer:
     def _end_turn(self) -> None:
         turn, self._turn = self._turn, None
         if turn is not None and self._core is not None:
-            self._session._end_turn(self._core, turn, well=True)  # pyright: ignore[reportPrivateUsage]
+            self._session._end_turn(self._core, turn)  # pyright: ignore[reportPrivateUsage]
 
     async def listen(self, callback: Callable[[Message], Awaitable[object] | None]) -> None:
         """Call `callback` with each message, one after the other, until the consumer or session is closed.
@@ -343,15 +360,15 @@ class AsyncConsumer:
             except SessionClosed:
                 return
             self._session._begin_turn(core, message)  # pyright: ignore[reportPrivateUsage]
-            well = False
+            failure: Exception | None = None
             try:
                 found = callback(message)
                 if found is not None:
                     await found
-                well = True
-            except Exception:
+            except Exception as error:
+                failure = error
                 _log.exception("the listener of %s failed on %r", self.destination, message)
-            self._session._end_turn(core, message, well=well)  # pyright: ignore[reportPrivateUsage]
+            self._session._end_turn(core, message, failure)  # pyright: ignore[reportPrivateUsage]
 
     def settle(self, message: Message, settlement: Settlement, delay_ms: int = 0) -> _Settled:
         """Settle a message: for `Message.ack` and `Message.reject`."""
@@ -362,6 +379,7 @@ class AsyncConsumer:
     async def close(self) -> None:
         """Close the consumer: what was received and not settled is delivered again, to somebody."""
         if self._core is not None:
+            self._session._forget_turn(self._core)  # pyright: ignore[reportPrivateUsage]
             await self._session._wait(self._core.close, f"{self.destination} has not answered")  # pyright: ignore[reportPrivateUsage]
 
     async def __aenter__(self) -> Self:
@@ -373,4 +391,6 @@ class AsyncConsumer:
     ) -> None:
         if kind is None:
             self._end_turn()
+        if self._core is not None:
+            self._session._forget_turn(self._core, error)  # pyright: ignore[reportPrivateUsage]
         await self.close()

@@ -201,6 +201,8 @@ class Session(SessionBase):
         elif self._ack is Ack.DUPS_OK:
             self._accept_all()
         self._closed = True
+        for consumer in self._consumers:
+            self._forget_turn(consumer)
         for core in self._producers.values():
             with contextlib.suppress(QuorateClientError):
                 self._wait(core.drain, "not all messages were confirmed")
@@ -296,11 +298,15 @@ class Producer:
     ) -> None:
         session = self._session
         session._check_open()  # pyright: ignore[reportPrivateUsage]
-        outgoing = session._outgoing(body, options, waiter)  # pyright: ignore[reportPrivateUsage]
-        if self._core.full:
-            what = f"{self.destination} gives no credit: it is full, or away; the message was not sent"
-            session._wait(self._core.wait_for_room, what, timeout)  # pyright: ignore[reportPrivateUsage]
-        self._core.send(outgoing)
+        outgoing = session._outgoing(self.destination, body, options, waiter)  # pyright: ignore[reportPrivateUsage]
+        try:
+            if self._core.full:
+                what = f"{self.destination} gives no credit: it is full, or away; the message was not sent"
+                session._wait(self._core.wait_for_room, what, timeout)  # pyright: ignore[reportPrivateUsage]
+            self._core.send(outgoing)
+        except BaseException as error:
+            session._not_sent(outgoing, error)  # pyright: ignore[reportPrivateUsage]
+            raise
 
     def _limit_s(self, timeout: float | None) -> float | None:
         return self._session._timeout_s if timeout is None else time_limit(timeout)  # pyright: ignore[reportPrivateUsage]
@@ -386,10 +392,10 @@ class Consumer:
                 raise
             self._end_turn()
 
-    def _end_turn(self, *, well: bool = True) -> None:
+    def _end_turn(self) -> None:
         turn, self._turn = self._turn, None
         if turn is not None:
-            self._session._end_turn(self.core, turn, well=well)  # pyright: ignore[reportPrivateUsage]
+            self._session._end_turn(self.core, turn)  # pyright: ignore[reportPrivateUsage]
 
     def listen(self, callback: Callable[[Message], object]) -> None:
         """Call `callback` with each message, in a thread of its own, one after the other.
@@ -427,14 +433,14 @@ class Consumer:
             except QuorateClientError:
                 return
             session._begin_turn(self.core, message)  # pyright: ignore[reportPrivateUsage]
-            well = False
+            failure: Exception | None = None
             try:
                 callback(message)
-                well = True
-            except Exception:
+            except Exception as error:
+                failure = error
                 _log.exception("the listener of %s failed on %r", self.destination, message)
             with contextlib.suppress(QuorateClientError):
-                session._end_turn(self.core, message, well=well)  # pyright: ignore[reportPrivateUsage]
+                session._end_turn(self.core, message, failure)  # pyright: ignore[reportPrivateUsage]
 
     def settle(self, message: Message, settlement: Settlement, delay_ms: int = 0) -> None:
         """Settle a message: for `Message.ack` and `Message.reject`."""
@@ -443,6 +449,7 @@ class Consumer:
     def close(self) -> None:
         """Close the consumer: what was received and not settled is delivered again, to somebody."""
         self.stop_listening()
+        self._session._forget_turn(self.core)  # pyright: ignore[reportPrivateUsage]
         self._session._wait(self.core.close, f"{self.destination} has not answered")  # pyright: ignore[reportPrivateUsage]
 
     def __enter__(self) -> Self:
@@ -453,4 +460,5 @@ class Consumer:
     ) -> None:
         if kind is None:
             self._end_turn()
+        self._session._forget_turn(self.core, error)  # pyright: ignore[reportPrivateUsage]
         self.close()

@@ -25,6 +25,7 @@ from .errors import ConsumerEnded, NoSuchDestination, SessionClosed, refusal
 from .hub import Hub
 from .message import Message, Settler
 from .replies import Reply, fail_all
+from .tracing import Turn
 
 __all__ = ["ConsumerCore", "ConsumerOptions"]
 
@@ -81,6 +82,8 @@ class ConsumerCore:
         """What the program has received and not settled."""
         self.sent_parts: dict[int, int] = {}
         """By transaction: how many notifications were sent for it."""
+        self.turn: Turn | None = None
+        """While a listener or the body of a loop has a message, and a tracer follows it."""
         self._hub = hub
         self._settler = settler
         self._opening: Waiter | None = None

@@ -17,6 +17,7 @@ from .bodies import Body, Encoded, encode_body
 from .destinations import Destination, address_of, named
 from .message import Message
 from .session_base import MessageOptions
+from .tracing import tracer
 
 __all__ = ["Inbox", "Outbox"]
 
@@ -73,6 +74,9 @@ class Outbox(_Table):
         reply_to = options.pop("reply_to", None)
         if reply_to is not None:
             options["reply_to"] = named(reply_to).address
+        following = tracer()
+        if following is not None:
+            options["properties"] = {**options.get("properties", {}), **following.put_off()}
         MessageOptions(**_restored(options)).columns()
         encoding, data = encode_body(body)
         self._run(

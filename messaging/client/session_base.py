@@ -36,6 +36,7 @@ from .hub import hub_of
 from .message import Message
 from .producer import Outgoing, ProducerCore
 from .replies import Reply
+from .tracing import tracer
 
 __all__ = ["Ack", "Browser", "MessageOptions", "SessionBase", "check_text"]
 
@@ -174,16 +175,36 @@ class SessionBase:
         if not self._transacted:
             raise MessagingError("the session has no transactions; open it with transacted=True")
 
-    def _outgoing(self, body: Body, options: MessageOptions, waiter: Waiter | None) -> Outgoing:
+    def _outgoing(
+        self, destination: Destination, body: Body, options: MessageOptions, waiter: Waiter | None
+    ) -> Outgoing:
         """Return a message to be sent. Raises TypeError or ValueError."""
         encoding, data = encode_body(body)
         columns = options.columns()
         if encoding is not None:
             columns["encoding"] = encoding
-        return Outgoing(data, columns, waiter, self._transaction)
+        outgoing = Outgoing(data, columns, waiter, self._transaction)
+        following = tracer()
+        if following is not None:
+            following.sending(outgoing, destination)
+        return outgoing
+
+    @staticmethod
+    def _not_sent(outgoing: Outgoing, error: BaseException) -> None:
+        """Say that a message was not sent, or that nobody waits any more for its confirmation."""
+        following = tracer()
+        if following is not None:
+            following.not_sent(outgoing, error)
 
     def _hand_over(self, core: ConsumerCore, message: Message) -> None:
-        """Apply the acknowledge mode to a message that the program gets now, from ``receive``."""
+        """Give a message to the program, from ``receive``."""
+        following = tracer()
+        if following is not None:
+            following.received(message)
+        self._note_received(core, message)
+
+    def _note_received(self, core: ConsumerCore, message: Message) -> None:
+        """Apply the acknowledge mode to a message that the program gets now."""
         if self._transacted or self._ack is Ack.CLIENT:
             core.saw(message.number)
             with self._guard:
@@ -201,13 +222,28 @@ class SessionBase:
         if self._ack is Ack.AUTO and not self._transacted:
             core.saw(message.number)
         else:
-            self._hand_over(core, message)
+            self._note_received(core, message)
+        following = tracer()
+        if following is not None:
+            core.turn = following.begun(message)
 
-    def _end_turn(self, core: ConsumerCore, message: Message, *, well: bool) -> None:
-        """Settle the message of an iteration or a listener, where the session does that by itself."""
+    def _end_turn(self, core: ConsumerCore, message: Message, error: Exception | None = None) -> None:
+        """Settle the message of an iteration or a listener, where the session does that by itself.
+
+        error: what the listener has raised.
+        """
+        self._forget_turn(core, error)
+        well = error is None
         if self._ack is Ack.AUTO and not self._transacted and core.error is None:
             message.settled = True
             core.settle(message.number, Settlement.ACCEPTED if well else Settlement.RETURNED)
+
+    @staticmethod
+    def _forget_turn(core: ConsumerCore, error: BaseException | None = None) -> None:
+        """Tell the tracer that a message is not handled any more."""
+        turn, core.turn = core.turn, None
+        if turn is not None:
+            turn.end(error)
 
     def _accept_lazily(self, core: ConsumerCore, message: Message) -> None:
         message.settled = True
@@ -366,7 +402,7 @@ class SessionBase:
         """Send a request; its answer completes the waiter."""
         assert self._answers is not None
         assert options.correlation_id is not None
-        outgoing = self._outgoing(body, options, SendFailure(done))
+        outgoing = self._outgoing(producer.destination, body, options, SendFailure(done))
         self._answers.expect(options.correlation_id, done)
         producer.send(outgoing)
 

@@ -23,6 +23,7 @@ from ..agents.branches import (
 from .awaiting import AsyncSession
 from .blocking import Session
 from .bodies import Body
+from .destinations import Destination
 from .errors import MessagingError
 from .producer import Outgoing
 from .session_base import MessageOptions, SessionBase
@@ -88,10 +89,12 @@ class _Branching(SessionBase):
         """Learn that the request to prepare was not answered: who ends the branch has to tell the server."""
         self._prepared = True
 
-    def _outgoing(self, body: Body, options: MessageOptions, waiter: Waiter | None) -> Outgoing:
+    def _outgoing(
+        self, destination: Destination, body: Body, options: MessageOptions, waiter: Waiter | None
+    ) -> Outgoing:
         if self._prepared and self._xid is not None:
             raise MessagingError(f"transaction {self._xid.gtrid} is prepared; end it before anything else")
-        return super()._outgoing(body, options, waiter)
+        return super()._outgoing(destination, body, options, waiter)
 
     def _to_end(self, xid: Xid | None) -> XidParts | None:
         """Return which prepared branch is to be ended; None: the session's own, which is not prepared."""

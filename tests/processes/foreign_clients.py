@@ -39,7 +39,9 @@ TLS = {
 def service_ports(servers: Servers, service: str) -> list[int]:
     """Return the ports of a service by its class: of the replicas, of which one is master."""
     found = [replica.service(service) for replica in load(servers.config.path).server("s0").replicas]
-    return [int(each.args) for each in found if each is not None]
+    ports = [int(each.args) for each in found if each is not None]
+    assert ports, f"no replica has {service}"
+    return ports
 
 
 def running(directory: Path, text: str) -> Servers:
