@@ -33,7 +33,7 @@ test: $(READY)  ## all tests that a change must pass; TEST_ARGS="-k names -x"
 	@$(PYTEST) $(TEST_ARGS)
 
 long: $(READY)  ## an hour and more: thousands of seeds, campaigns of faults, exploration, all mutants
-	@QUORATE_LONG=1 $(PYTEST) tests/simulation tests/simulation_nodes tests/processes $(TEST_ARGS)
+	@QUORATE_LONG=1 $(PYTEST) tests/simulation* tests/processes tests/unit/messaging tests/unit/bridge $(TEST_ARGS)
 	@$(MAKE) mutants MUTANTS_ARGS="--jobs 2 $(MUTANTS_ARGS)"
 
 mutants: $(READY)  ## break the channel on purpose, rule by rule: who notices? MUTANTS_ARGS="--area gate"

@@ -36,7 +36,8 @@ class Suspect(Notification, name="quorate.connection.suspect"):
     attempt: int
     """The attempt that failed. The notice counts only if there was no later one."""
     expire_s: float
-    """The connection expires if the client does not come back within this time; 0: it does not expire."""
+    """The connection expires if the client does not come back within this time and agents watch its presence;
+    0: it does not expire."""
 
 
 @attrs.frozen

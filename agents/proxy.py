@@ -331,7 +331,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def _suspect(self, ctx: Context, note: Suspect) -> None:
         if note.attempt == self.attempt and (note.expire_s or not self.suspected):
             self.suspicions += 1
-            if note.expire_s:
+            if note.expire_s and self.presence:
                 ctx.timer(note.expire_s, ExpireCheck(self.suspicions))
             ctx.emit(CLIENT_TOPIC, ClientSuspected(self.attempt))
             if not self.suspected:

@@ -143,6 +143,13 @@ class GroupService(Service):
         else:
             self._suspect(link)
 
+    def vanished(self, link: ClientConnection) -> None:
+        """Suspect a client that has died between its handshake and the answer.
+
+        Its proxy takes this replica for its home; if it is no member, that is all that happens.
+        """
+        self._suspect(link)
+
     def _suspect(self, link: ClientConnection) -> None:
         if link.proxy is not None and not self._stopped:
             self._ctx.count("group_suspicions")

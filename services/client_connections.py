@@ -77,6 +77,10 @@ class StreamServer(Protocol):
         """Note that the TCP connection of a client has ended."""
         ...
 
+    def vanished(self, link: ClientConnection) -> None:
+        """Note that the TCP connection of a client had ended when its proxy learned of it."""
+        ...
+
     def acknowledged(self, link: ClientConnection, ack: StreamAck) -> None:
         """Note how far a client has the streams that it follows."""
         ...
@@ -214,6 +218,8 @@ class ClientConnections(Service):
 
     def _reopened(self, link: ClientConnection, proxy: AgentId, reply: Note) -> None:
         if link.closed:
+            if self.streams is not None and reply.type == Reopened.type_name and reply.sender == proxy:
+                self.streams.vanished(link)
             return
         if reply.type != Reopened.type_name or reply.sender != proxy:
             refused = decode(ReopenRefused, reply.payload) if reply.type == ReopenRefused.type_name else None

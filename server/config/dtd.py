@@ -5,8 +5,8 @@ The DTD is the one shipped with this package, whatever DOCTYPE a file names.
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.resources import files
 from io import BytesIO
+from pathlib import Path
 from typing import Protocol, cast
 
 import attrs
@@ -78,9 +78,8 @@ class _Dtd(Protocol):
 
 @cache
 def _dtd() -> _Dtd:
-    return cast(
-        _Dtd, etree.DTD(BytesIO(files("quorate.server.config").joinpath("a3config.dtd").read_bytes()))
-    )
+    text = Path(__file__).with_name("a3config.dtd").read_bytes()
+    return cast(_Dtd, etree.DTD(BytesIO(text)))
 
 
 @cache

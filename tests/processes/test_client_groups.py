@@ -16,7 +16,7 @@ from quorate.__main__ import cli
 from quorate.groups import Group, GroupEvent, Membership, Message, Suspicion, Trust, View
 
 from .conftest import Start
-from .running import BOUND_S, ROOT
+from .running import BOUND_S, ROOT, until
 
 pytestmark = pytest.mark.processes
 
@@ -290,7 +290,7 @@ def test_the_commands_of_groups(servers: Servers, tmp_path: Path) -> None:
         found = json.loads(run(tmp_path, "homes", "--json").output)["homes"][2]
         return bool(found["clients"] == 0 and found["standing"] == "drained")
 
-    readers[0].wait(drained)
+    until(drained, "no client is left at s0.2")
     assert_agreed([readers[0], readers[2]], [b"order 7"])
     assert run(tmp_path, "drain", "s0.1").exit_code == 0
     last = run(tmp_path, "drain", "s0.0")

@@ -16,8 +16,8 @@ from quorate.testing.schedules.simulation import simulate
 
 from ..long import amount
 
-SEEDS = int(amount("QUORATE_SEEDS", 100, 3000))
-BATCH = 100
+SEEDS = int(amount("QUORATE_SEEDS", 50, 3000))
+BATCH = 50
 SELDOM = {
     "role: master -> joining",
     "role: slave -> stopped",

@@ -206,6 +206,16 @@ def test_a_client_that_dies_with_its_home_expires(group: Group) -> None:
     assert dead.id not in [each.id for each in group.settle().members]
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0])
+def test_a_client_that_dies_on_its_way_to_another_home_expires(group: Group, after_s: float) -> None:
+    dead = group.at(master(group))
+    group.cluster.kill_master()
+    group.cluster.run(after_s)
+    group.checker.kill(dead)
+    group.cluster.run(26.0)
+    assert dead.id not in [each.id for each in group.settle().members]
+
+
 def test_a_client_that_dies_while_all_replicas_are_down_expires(group: Group) -> None:
     group.cluster.kill(0, 1, 2)
     group.checker.kill(group.members[0])

@@ -10,11 +10,12 @@ import pytest
 from quorate.messaging import AsyncSession, AsyncXASession, Topic
 from quorate.messaging.agents.destination import Destination
 
+from ....long import amount
 from .sites import Site
 
 pytestmark = pytest.mark.slow
 
-SEEDS = range(3)
+SEEDS = range(int(amount("QUORATE_MESSAGING_SEEDS", 1, 100)))
 FAULTS_S = 25.0
 
 
