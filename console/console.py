@@ -26,7 +26,7 @@ from ..server.http.figures import DestinationFigures
 from ..server.http.views import ViewRecord
 from ..services.users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
 from .access import Access, Identity
-from .api import agents, groups, messaging, replica, session
+from .api import agents, groups, mesh, messaging, replica, session
 from .calls import Calls
 from .host import Host
 from .openapi import description
@@ -45,6 +45,7 @@ OPERATIONS: Final = (
     *agents.OPERATIONS,
     *messaging.OPERATIONS,
     *groups.OPERATIONS,
+    *mesh.OPERATIONS,
 )
 _KINDS: Final = {
     "html": "text/html; charset=utf-8",

@@ -2,7 +2,7 @@
 
 import { ApiProblem, call, get, keepToken, post, token } from "./api.js";
 import { el } from "./dom.js";
-import { PAGES, find } from "./pages.js";
+import { find, menu } from "./pages.js";
 
 const REFRESH_MS = 2000;
 const main = document.getElementById("main");
@@ -85,7 +85,7 @@ function frame(replica) {
   const where = document.getElementById("where");
   where.textContent = `${replica.server}.${replica.replica}, ${replica.role}`;
   const current = find(location.hash).page;
-  document.getElementById("nav").replaceChildren(el("ul", {}, PAGES.filter((each) => each.menu).map((each) =>
+  document.getElementById("nav").replaceChildren(el("ul", {}, menu(replica.mode).map((each) =>
     el("li", {}, el("a", { href: `#/${each.path}`, "aria-current": each.path.split("/")[0] === current.path.split("/")[0] ? "page" : undefined }, each.menu)))));
 }
 

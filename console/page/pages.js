@@ -3,14 +3,22 @@
 
 import { agent, agents, deadLetters, timers } from "./agents.js";
 import { group, groups } from "./groups.js";
+import { mesh } from "./mesh.js";
 import { destination, destinations, transactions } from "./messaging.js";
 import { overview, replica, servers, traces } from "./servers.js";
 
 export const PAGES = [
   overview, servers, replica, agents, agent,
   destinations("queue"), destination("queue"), destinations("topic"), destination("topic"),
-  transactions, groups, group, timers, deadLetters, traces,
+  transactions, groups, group, mesh, timers, deadLetters, traces,
 ];
+
+const OF_ANY = ["", "servers", "traces"];
+
+/** Return the pages of the menu for a server with a mode: a mesh has no agents, and only a mesh has daemons. */
+export function menu(mode) {
+  return PAGES.filter((each) => each.menu && (OF_ANY.includes(each.path) || (each === mesh) === (mode === "mesh")));
+}
 
 const MISSING = {
   path: "missing", still: true,

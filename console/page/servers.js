@@ -26,28 +26,43 @@ function rate(replica) {
 
 const kind = (role) => role === "master" ? "good" : GOOD.includes(role) ? "" : "bad";
 
+/** A place on an ellipse: daemons of a mesh may all be connected with each other. */
+function around(at, count, width) {
+  const angle = 2 * Math.PI * (at + 0.5) / count + Math.PI / 2;
+  return { x: width / 2 + width * 0.32 * Math.cos(angle), y: 118 + 78 * Math.sin(angle) };
+}
+
+const clients = (count) => `${number(count)} client${count === 1 ? "" : "s"}`;
+
 function map(server) {
   const replicas = server.replicas, width = 640, height = 260, middle = { x: width / 2, y: 72 };
   const led = replicas.find((each) => each.role === "master");
   const others = replicas.filter((each) => each !== led);
   const places = new Map();
   if (led) places.set(led, middle);
-  others.forEach((each, at) => places.set(each, { x: width * (at + 1) / (others.length + 1), y: led ? 188 : 110 }));
+  others.forEach((each, at) => places.set(each, led ? { x: width * (at + 1) / (others.length + 1), y: 188 } : around(at, others.length, width)));
   const words = replicas.map((each) => `replica ${each.replica} is ${each.role}`).join(", ");
   const drawing = svg("svg", { class: "map", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Server ${server.server}: ${words}` });
-  for (const each of led ? others : []) {
-    const joined = (led.members || []).includes(each.replica);
-    const place = places.get(each);
-    drawing.append(svg("line", { class: joined ? "" : "off", x1: middle.x, y1: middle.y, x2: place.x, y2: place.y }));
+  const line = (from, to, joined) => drawing.append(svg("line", { class: joined ? "" : "off", x1: from.x, y1: from.y, x2: to.x, y2: to.y }));
+  for (const each of led ? others : []) line(middle, places.get(each), (led.members || []).includes(each.replica));
+  for (const each of led ? [] : replicas.filter((one) => one.mesh)) {
+    for (const other of replicas) {
+      if (each.replica < other.replica) line(places.get(each), places.get(other), each.mesh.daemons[other.replica]?.connected);
+    }
   }
   for (const each of replicas) {
     const { x, y } = places.get(each);
     const sort = each.role === "master" ? "master" : GOOD.includes(each.role) ? "" : "wrong";
     drawing.append(svg("g", { class: sort }, svg("circle", { cx: x, cy: y, r: 33 }),
       svg("text", { x, y: y - 1 }, `${server.server}.${each.replica}`), svg("text", { x, y: y + 15, class: "soft" }, each.role.split(",")[0]),
-      svg("text", { x, y: each === led ? y - 44 : y + 52, class: "soft" }, each.lag === undefined ? "no answer" : `${number(each.lag)} behind, ${number(each.connections)} clients`)));
+      svg("text", { x, y: each === led ? y - 44 : y + 52, class: "soft" }, figures(each))));
   }
   return drawing;
+}
+
+function figures(each) {
+  if (each.mesh) return clients(each.connections);
+  return each.lag === undefined ? "no answer" : `${number(each.lag)} behind, ${clients(each.connections)}`;
 }
 
 function problems(server) {
@@ -55,6 +70,8 @@ function problems(server) {
   for (const each of server.replicas) {
     const name = `${server.server}.${each.replica}`;
     if (each.reason) found.push(`${name}: ${each.reason}`);
+    const away = each.mesh ? Object.keys(each.mesh.daemons).filter((other) => !each.mesh.region.includes(Number(other))) : [];
+    if (away.length) found.push(`${name} does not reach daemon ${away.join(", ")}.`);
     if (each.diagnosis) found.push(`${name}: ${each.diagnosis}`);
     if (each.divergence) found.push(`${name}: ${each.divergence}`);
     if (each.trace_problem) found.push(`${name}: the trace is not written: ${each.trace_problem}`);
@@ -79,12 +96,25 @@ function server(each) {
     ], each.replicas)];
 }
 
+function ofMesh(replica) {
+  const { mesh } = replica;
+  return [
+    ["Clients of this daemon", point("clients", mesh.clients)],
+    ["Records that it keeps", point("records", mesh.records)],
+    ["Bytes that it keeps", point("bytes", mesh.bytes), bytes],
+    ["Records that it lacks", point("lacking", mesh.lacking)],
+    ["Daemons that it reaches", point("region", mesh.region.length)],
+    ["Furthest behind of the others, in records", point("behind", Math.max(0, ...Object.values(mesh.daemons).map((each) => each.behind)))],
+  ];
+}
+
 export const overview = {
   path: "", menu: "Overview",
   title: () => "Overview",
   async show({ replica }) {
     const [found, views, figures] = await Promise.all([get(["servers"]), get(["views"]), get(["destinations"])]);
     const own = found.servers.find((each) => each.server === replica.server);
+    if (replica.mesh) return [map(own), problems(own), el("h2", {}, "Now, and the last minutes"), el("div", { class: "charts" }, ofMesh(replica).map((each) => chart(...each)))];
     const waiting = figures.destinations.reduce((sum, each) => sum + (each.figures.messages || 0), 0);
     const lines = [
       ["Reactions in a second", point("rate", rate(replica)), (value) => value.toFixed(value < 10 ? 1 : 0)],

@@ -3,7 +3,7 @@
 from .destinations import DESTINATION_TAGS
 from .dtd import Element
 from .report import Report
-from .servers import CONNECTION_MANAGER, MESH_SERVICE, Server
+from .servers import CONNECTION_MANAGER, HTTP_SERVICE, MESH_SERVICE, Server
 
 __all__ = ["check_mesh", "check_mesh_services"]
 
@@ -34,7 +34,7 @@ def check_mesh(element: Element, report: Report) -> None:
 
 
 def check_mesh_services(server: Server, report: Report) -> None:
-    """Check that a mesh has its service on each replica and no other ones, and no other server has it."""
+    """Check that a mesh has its service on each replica, and only such others as a daemon can run."""
     for replica in server.replicas:
         service = replica.service(MESH_SERVICE)
         if server.mode != "mesh":
@@ -54,7 +54,7 @@ def check_mesh_services(server: Server, report: Report) -> None:
                 f'<service class="{CONNECTION_MANAGER}" args="user password"/>.',
             )
         for other in replica.services:
-            if other.class_name not in (MESH_SERVICE, CONNECTION_MANAGER):
+            if other.class_name not in (MESH_SERVICE, CONNECTION_MANAGER, HTTP_SERVICE):
                 report.problem(
                     other.line,
                     f"a mesh has no master, so it cannot run {other.short_name}; remove the service.",

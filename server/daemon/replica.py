@@ -18,7 +18,7 @@ from ...services.daemon_base import DaemonService
 from ...tls.layer import secured
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
-from ..config.servers import CONNECTION_MANAGER, ServiceSpec
+from ..config.servers import CONNECTION_MANAGER, HTTP_SERVICE, ServiceSpec
 from ..context import ReplicaContext
 from ..errors import StartError
 from ..master.service_class import load_service
@@ -26,13 +26,14 @@ from ..network.addresses import Addresses
 from ..network.hello import ADMIN, CHANNEL
 from ..network.host_addresses import HostAddresses
 from ..network.source_check import SourceCheck
-from ..replica.composition import make_context
+from ..replica.composition import make_context, make_http_service
 from ..replica.fd_limits import make_room
 from ..replica.inbound import AdminHandler
 from ..replica.listeners import Listeners
 from ..replica.log_file import ReplicaLog
 from ..replica.monotonic import use_monotonic
 from ..storage.data_directory import directory_error
+from ..storage.disk_room import disk_room
 from ..storage.private_files import exposure
 from .administration import DaemonAdministration
 from .peers import DaemonPeers
@@ -114,7 +115,7 @@ class DaemonReplica:
     def __init__(
         self, context: ReplicaContext, log: ReplicaLog, service: DaemonService, spec: ServiceSpec
     ) -> None:
-        """`log` is not open yet. spec: the declaration of the service."""
+        """`log` is not open yet. spec: the declaration of the service. Raises StartError."""
         self._spec = spec
         self.context = context
         self.log = log
@@ -126,10 +127,9 @@ class DaemonReplica:
         """Fires when the daemon has stopped for any reason; fails with DaemonFailed after an error."""
         addresses = Addresses(context.server, context.replica)
         self.peers = DaemonPeers(context, addresses.in_domain())
+        administration = DaemonAdministration(self)
         self.listeners = Listeners(context)
-        self.listeners.handlers.update(
-            {CHANNEL: self.peers, ADMIN: AdminHandler(context, DaemonAdministration(self))}
-        )
+        self.listeners.handlers.update({CHANNEL: self.peers, ADMIN: AdminHandler(context, administration)})
         self.listeners.source_check = SourceCheck(
             context.config,
             context.server,
@@ -138,6 +138,9 @@ class DaemonReplica:
             lambda _server: (),
             HostAddresses(context.reactor),
         )
+        self._http: Any = None
+        if context.replica.service(HTTP_SERVICE) is not None:
+            self._http = make_http_service(context, administration, self.status, list, list)
         self._stopping = False
 
     def start(self) -> None:
@@ -156,10 +159,14 @@ class DaemonReplica:
         seen = _Context(context, spec.class_name, self.peers, self.trace, self.fail)
         try:
             self.listeners.open()
+            if self._http is not None:
+                self._http.open()
             self.service.open(seen, self._spec.args)
         except (StartError, ServiceError) as error:
             context.log(f"does not start: {error}")
             self.listeners.close()
+            if self._http is not None:
+                self._http.close()
             self.log.close()
             raise StartError(f"{str(error).rstrip('.')}.") from None
         context.log(
@@ -201,6 +208,8 @@ class DaemonReplica:
             maybeDeferred(cast("Callable[[], Any]", self.service.close)),
             *self.listeners.close(),
         ]
+        if self._http is not None:
+            closing.append(self._http.close())
 
         def closed(_: object) -> None:
             maybeDeferred(cast("Callable[[], Any]", self.trace.close)).addBoth(ended)
@@ -220,12 +229,16 @@ class DaemonReplica:
         """Return the map of `AdminTarget.status`."""
         context, metrics = self.context, self.context.metrics
         network = context.replica.networks[0]
+        mesh = dict(self.service.status())
+        room = disk_room(context.directory)
         return {
             "server": context.server.name,
             "server_id": context.server.id,
             "replica": context.replica.id,
             "role": ROLE,
-            "mesh": dict(self.service.status()),
+            "mesh": mesh,
+            "connections": mesh.get("clients", 0),
+            "disk_free_bytes": room.free_bytes if room is not None else None,
             "peers": self.peers.connected,
             "network_connections": self.listeners.connections,
             "garbage": metrics.counters.get("garbage", 0),

@@ -16,7 +16,7 @@ from .figures import DestinationFigures
 
 __all__ = ["exposition"]
 
-ROLES: Final = ("master", "slave", "witness", "joining", "changing", "blocked")
+ROLES: Final = ("master", "slave", "witness", "joining", "changing", "blocked", "daemon")
 PREFIX: Final = "quorate_"
 
 _GAUGES: Final = {
@@ -44,6 +44,16 @@ _COUNTERS: Final = {
     "dead_letters": ("dead_letters", "Notifications that could be delivered to nobody."),
     "garbage": ("garbage_connections", "Connections that did not speak the protocol."),
     "syncs": ("disk_syncs", "Writes of the journal that were synced."),
+}
+_MESH_GAUGES: Final = {
+    "topics": "Topics that the daemon knows.",
+    "subscriptions": "Persistent subscriptions that the daemon knows.",
+    "consumers": "Consumers that are connected to the daemon.",
+    "records": "Records that the daemon keeps.",
+    "bytes": "Bytes of messages that the daemon keeps.",
+    "lacking": "Records that the daemon knows of and lacks.",
+    "held_publishers": "Publishers that wait for room in a topic.",
+    "forgotten": "1 if the other daemons have forgotten this one.",
 }
 _DESTINATION_GAUGES: Final = {
     "messages": "Messages that are not done with.",
@@ -93,9 +103,13 @@ class _Replica(Collector):
         for name in ROLES:
             role.add_metric([*self._labels, name], float(status["role"] == name))
         yield role
-        yield self._single("serving", "1 while the replica is the master and its services run.", "serving")
-        yield self._whole("members", "Replicas in the view.", len(status.get("members") or ()))
-        yield self._whole("replicas", "Replicas that the server has.", len(status.get("replicas") or ()))
+        mesh: Mapping[str, Any] = status.get("mesh") or {}
+        serving = not mesh["forgotten"] if mesh else bool(status.get("serving"))
+        yield self._whole("serving", "1 for the master while its services run, and for each daemon.", serving)
+        members = mesh.get("region") or status.get("members") or ()
+        yield self._whole("members", "Replicas in the view, or daemons that this one reaches.", len(members))
+        replicas = mesh.get("daemons") or status.get("replicas") or ()
+        yield self._whole("replicas", "Replicas that the server has.", len(replicas))
         yield self._whole(
             "services_failed", "Services that could not start.", len(status.get("services_failed") or ())
         )
@@ -113,6 +127,24 @@ class _Replica(Collector):
         yield from self._waiting()
         yield from self._of_services()
         yield from self._of_destinations()
+        if mesh:
+            yield from self._of_mesh(mesh)
+
+    def _of_mesh(self, mesh: Mapping[str, Any]) -> Iterator[Metric]:
+        """Yield what a daemon of a mesh knows of itself and the others."""
+        for key, text in _MESH_GAUGES.items():
+            yield self._whole(f"mesh_{key}", text, mesh.get(key) or 0)
+        reached = self._gauge("mesh_daemon_reached", "1 while the daemon reaches another one.", "daemon")
+        behind = self._gauge("mesh_daemon_behind_records", "Records that another daemon lacks.", "daemon")
+        for other, known in mesh["daemons"].items():
+            reached.add_metric([*self._labels, other], float(known["reached"]))
+            behind.add_metric([*self._labels, other], float(known["behind"]))
+        yield reached
+        yield behind
+        events = self._counter("mesh_events", "What the daemon counts since the start.", "event")
+        for name, count in sorted(mesh["counters"].items()):
+            events.add_metric([*self._labels, name], float(count))
+        yield events
 
     def _waiting(self) -> Iterator[Metric]:
         """Yield what waits for each other server."""

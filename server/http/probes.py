@@ -15,13 +15,20 @@ def readiness(status: Mapping[str, Any]) -> str:
     role = status["role"]
     if role in ("slave", "witness"):
         return ""
+    if role == "daemon":
+        return serves(status)
     if role == "master":
         return serves(status)
     return str(status.get("diagnosis") or "") or f"the replica is {role}"
 
 
 def serves(status: Mapping[str, Any]) -> str:
-    """Return why a replica is not the master that clients use, in one sentence; "" if it is."""
+    """Return why a replica is not the master that clients use, in one sentence; "" if it is.
+
+    Clients use any daemon of a mesh, unless the others have forgotten it.
+    """
+    if status["role"] == "daemon":
+        return "the other daemons of the mesh have forgotten this one" if status["mesh"]["forgotten"] else ""
     if status["role"] != "master":
         return f"the replica is {status['role']}"
     if not status["serving"]:

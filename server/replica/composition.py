@@ -1,17 +1,20 @@
 """The composition of a replica: context, parts, and the handlers of its inbound connections."""
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from ...services.base import ServiceError
+from ..admin.protocol import AdminTarget
 from ..certificates import server_tls
 from ..config import HTTP_SERVICE, Config, Server
 from ..config import Replica as ReplicaConfig
 from ..context import ReplicaContext
 from ..errors import StartError
 from ..http.figures import DestinationFigures
+from ..http.views import ViewRecord
 from ..metrics import Metrics
 from ..network.hello import ADMIN, CHANNEL, NETWORK
 from ..network.host_addresses import HostAddresses
@@ -24,7 +27,7 @@ from .log_file import ReplicaLog
 from .replica import Replica
 from .status import build_status
 
-__all__ = ["make_context", "make_replica"]
+__all__ = ["make_context", "make_http_service", "make_replica"]
 
 CONSOLE = "quorate.console.console"
 """The console stands above the server: it knows messaging and groups, too."""
@@ -94,7 +97,13 @@ def make_replica(
         }
     )
     if declared.service(HTTP_SERVICE) is not None:
-        replica.http = _http_service(context, replica)
+        replica.http = make_http_service(
+            context,
+            Administration(replica),
+            partial(build_status, replica),
+            lambda: destination_figures(replica.node.engine),
+            lambda: replica.views.records,
+        )
     addresses, reported = replica.peers.addresses, replica.master.networks.reported_hosts
     replica.listeners.source_check = SourceCheck(
         config, server, declared, addresses, reported, HostAddresses(reactor)
@@ -102,21 +111,20 @@ def make_replica(
     return replica
 
 
-def _http_service(context: ReplicaContext, replica: Replica) -> Any:
-    """Return the HTTP port of a replica, with the console. Raises StartError."""
+def make_http_service(
+    context: ReplicaContext,
+    target: AdminTarget,
+    status: Callable[[], Mapping[str, Any]],
+    destinations: Callable[[], Sequence[DestinationFigures]],
+    views: Callable[[], Sequence[ViewRecord]],
+) -> Any:
+    """Return the HTTP port of a replica or daemon, with the console. Raises StartError."""
     # They take some tenths of a second to import.
     from ..http.service import HttpService
 
-    status = partial(build_status, replica)
-
-    def destinations() -> list[DestinationFigures]:
-        return destination_figures(replica.node.engine)
-
     console: Any = import_module(CONSOLE)
     try:
-        more = console.make_console(
-            context, Administration(replica), status, destinations, lambda: replica.views.records
-        )
+        more = console.make_console(context, target, status, destinations, views)
     except ServiceError as error:
         raise StartError(f"The console cannot start: {error}.") from None
     return HttpService(context, status, destinations, more)

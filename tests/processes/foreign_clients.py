@@ -27,6 +27,22 @@ def cluster(service: str, *queues: str, topics: str = '<topic name="prices"/>', 
     )
 
 
+def daemons() -> str:
+    """Return a configuration: a mesh of three daemons, each with a port for HTTP."""
+    declared = "".join(
+        f'<server id="{number}" hostname="localhost"><network domain="D1" port="{16701 + number}"/>'
+        '<service class="ConnectionManager" args="root root"/>'
+        f'<service class="MeshService" args="{2701 + number}"/>'
+        f'<service class="HttpService" args="{9464 + number}"/></server>'
+        for number in range(3)
+    )
+    return (
+        '<config><domain name="D1"/><property name="administrators" value="root"/>'
+        '<property name="insecure_network" value="true"/>'
+        f'<cluster id="0" name="m0" mode="mesh">{declared}</cluster></config>'
+    )
+
+
 TLS = {
     "tls_certificate": "certs/{server}-{replica}.pem",
     "tls_key": "certs/{server}-{replica}.key",
@@ -36,9 +52,9 @@ TLS = {
 """Properties for the certificates of `quorate certs`, and for a file of rights."""
 
 
-def service_ports(servers: Servers, service: str) -> list[int]:
+def service_ports(servers: Servers, service: str, server: str = "s0") -> list[int]:
     """Return the ports of a service by its class: of the replicas, of which one is master."""
-    found = [replica.service(service) for replica in load(servers.config.path).server("s0").replicas]
+    found = [replica.service(service) for replica in load(servers.config.path).server(server).replicas]
     ports = [int(each.args) for each in found if each is not None]
     assert ports, f"no replica has {service}"
     return ports

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from quorate import Servers
+from quorate import Servers, mesh
 from quorate.messaging import Session
 from quorate.server.config.servers import HTTP_SERVICE
 
 from .api_client import ApiClient
-from .foreign_clients import cluster, running, service_ports
-from .running import BOUND_S
+from .foreign_clients import cluster, daemons, running, service_ports
+from .running import BOUND_S, until
 
 pytestmark = pytest.mark.processes
 
@@ -212,3 +212,31 @@ def test_the_api_survives_requests_that_are_made_up(servers: Servers) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+def test_a_mesh_has_its_daemons_topics_and_subscriptions(tmp_path: Path, browser: Browser) -> None:
+    with (
+        running(tmp_path, daemons()) as servers,
+        mesh.connect(servers.url("m0"), user="root", password="root") as client,
+    ):
+        ports = service_ports(servers, HTTP_SERVICE, "m0")
+        browser.open(ports[0], "mesh")
+        browser.login()
+        browser.until_shows("The daemons, as this one knows them", "Reaches", "0, 1, 2")
+        browser.find("[name=topic]").send_keys("prices")
+        browser.press("Create")
+        browser.until_shows("Topic prices was created.", "publishers are refused")
+        until(client.topics)
+        with client.subscribe("prices", name="audit"):
+            browser.until_shows("audit")
+        servers.kill("m0", 2)
+        browser.until_shows("not reached")
+        browser.open(ports[0])
+        browser.until_shows("Daemons that it reaches", "m0.0 does not reach daemon 2.")
+        menu = browser.find("#nav").text.split()
+        assert menu == ["Overview", "Servers", "Mesh", "Traces"]
+        browser.open(ports[0], "mesh")
+        browser.press("Delete")
+        browser.find("#asked-yes").click()
+        browser.until_shows("Topic prices was deleted.")
+        assert not browser.errors()

@@ -88,8 +88,34 @@ def test_a_replica_whose_state_differed_says_so() -> None:
     assert samples(divergence="replica 2 differs since entry 7")["quorate_divergent", ()] == 1
 
 
+MESH: dict[str, Any] = {
+    "region": [0, 1],
+    "daemons": {
+        "0": {"reached": True, "behind": 0},
+        "1": {"reached": True, "behind": 7},
+        "2": {"reached": False, "behind": 9},
+    },
+    "topics": 2,
+    "records": 40,
+    "forgotten": False,
+    "counters": {"published": 50},
+}
+
+
+def test_a_daemon_says_whom_it_reaches_and_who_is_behind() -> None:
+    found = samples(role="daemon", mesh=MESH)
+    assert found["quorate_role", ("daemon",)] == 1
+    assert (found["quorate_members", ()], found["quorate_replicas", ()]) == (2, 3)
+    assert [found["quorate_mesh_daemon_reached", (each,)] for each in "012"] == [1, 1, 0]
+    assert found["quorate_mesh_daemon_behind_records", ("2",)] == 9
+    assert (found["quorate_mesh_records", ()], found["quorate_mesh_topics", ()]) == (40, 2)
+    assert found["quorate_mesh_events_total", ("published",)] == 50
+    assert found["quorate_serving", ()] == 1
+    assert samples(role="daemon", mesh={**MESH, "forgotten": True})["quorate_serving", ()] == 0
+
+
 def test_the_board_and_the_rules_use_metrics_that_there_are() -> None:
-    types = re.findall(r"# TYPE (\w+)", exposition(STATUS).decode())
+    types = re.findall(r"# TYPE (\w+)", exposition({**STATUS, "mesh": MESH}).decode())
     known = {*types, "process_resident_memory_bytes", "process_cpu_seconds_total"}
     board = json.loads((MONITORING / "grafana.json").read_text())
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]

@@ -31,6 +31,14 @@ def test_a_master_is_ready_when_its_services_run() -> None:
     assert readiness(failed) == "services could not start: x:TcpProxyService"
 
 
+def test_a_daemon_serves_alone_unless_it_is_forgotten() -> None:
+    assert readiness(status("daemon", mesh={"forgotten": False})) == ""
+    forgotten = status("daemon", mesh={"forgotten": True})
+    assert (
+        readiness(forgotten) == serves(forgotten) == "the other daemons of the mesh have forgotten this one"
+    )
+
+
 def test_clients_use_the_master_only() -> None:
     assert serves(status("master")) == ""
     assert serves(status("slave")) == "the replica is slave"
