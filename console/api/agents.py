@@ -24,6 +24,7 @@ from ...agents.notification import known_type
 from ...server.admin import wire
 from ...server.admin.values import payload_of, plain, shown
 from ...server.config import json_state
+from ...server.trace.reading import latest_reactions
 from ..operations import Call, Operation
 from ..problems import Problem
 from .fields import Count, Limit, PageQuery, address_of, moment
@@ -43,6 +44,36 @@ class AgentsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, renam
     after: Annotated[str, msgspec.Meta(description="`next` of the page before.")] = ""
     limit: Limit = 100
     platform: Annotated[bool, msgspec.Meta(description="Whether agents of the platform are listed.")] = False
+
+
+class ReactionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many reactions are wanted."""
+
+    limit: Limit = 50
+
+
+class ReactionInfo(msgspec.Struct, frozen=True):
+    """A reaction of an agent."""
+
+    position: Count
+    """Counts the reactions of the server."""
+    at: datetime
+    kind: str
+    """``react``, ``create``, ``delete``, ``deadletter`` or ``upgrade``."""
+    sender: str
+    type: str
+    error: str
+    """Empty, or why the reaction was undone."""
+    sends: Count
+    """Notifications that it has sent."""
+    duration_s: float
+    """How long it took on this replica; 0 if that was not measured."""
+
+
+class ReactionList(msgspec.Struct, frozen=True):
+    """Reactions of an agent, as they stand in the files of the trace: some seconds late."""
+
+    reactions: list[ReactionInfo]
 
 
 class AgentInfo(msgspec.Struct, frozen=True, rename={"class_name": "class"}):
@@ -190,6 +221,28 @@ async def _get(call: Call) -> AgentDetails:
     return AgentDetails(str(row.id), row.name, row.class_name, row.reactions, row.paused, row.held, state)
 
 
+async def _reactions(call: Call) -> ReactionList:
+    address = address_of(call.parts["agent"])
+    if isinstance(address, str):
+        address = (await call.calls.ask(wire.Inspect(address, True), wire.AgentState)).row.id
+    directory, limit = call.host.directory / "trace", call.query.limit
+    found = await call.host.in_thread(latest_reactions, directory, str(address), limit)
+    if found is None:
+        sentence = (
+            "This replica has written no trace yet, or none that can be read here: see the property trace."
+        )
+        raise Problem(409, "refused", sentence)
+    return ReactionList(
+        [
+            ReactionInfo(
+                *(each.position, moment(each.now_ns), each.kind, each.sender, each.type, each.error),
+                *(each.sends, each.duration_ns / 1e9),
+            )
+            for each in found
+        ]
+    )
+
+
 async def _create(call: Call) -> AgentMade:
     body: NewAgent = call.body
     state = msgspec.json.encode(body.state)
@@ -307,6 +360,13 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation(
         *("getAgent", "GET", "/agents/{agent}", "An agent, given by its id or name, with its state."),
         *(_get, AgentDetails),
+        anywhere=True,
+    ),
+    Operation(
+        *("listReactions", "GET", "/agents/{agent}/reactions"),
+        *("What an agent did last, the latest first, from the trace of this replica.", _reactions),
+        ReactionList,
+        query=ReactionsQuery,
         anywhere=True,
     ),
     Operation(

@@ -1,6 +1,6 @@
 // Agents, their timers, and dead letters.
 
-import { call, get, post } from "./api.js";
+import { ApiProblem, call, get, post } from "./api.js";
 import { badge, button, bytes, el, facts, field, number, table, time } from "./dom.js";
 
 const link = (id, text = id) => el("a", { href: `#/agents/${encodeURIComponent(id)}`, "data-key": `agent ${id}` }, text);
@@ -41,7 +41,7 @@ export const agents = {
 const drafts = new Map();
 
 export const agent = {
-  path: "agents/:",
+  path: "agents/:", every: 5000,
   title: (id) => `Agent ${id}`,
   controls({ args, may, act }) {
     const draft = drafts.get(args[0]) || { type: "", fields: "{}", wait: true };
@@ -67,6 +67,7 @@ export const agent = {
   },
   async show({ args: [id], may, leads, confirmed, act }) {
     const found = await get(["agents", id]);
+    const did = await get(["agents", id, "reactions"], { limit: 20 }).then((each) => each.reactions, (error) => error);
     const due = leads ? (await get(["timers"], { agent: id })).timers : [];
     const order = (verb) => () => act(() => post(["agents", id, verb]), `Agent ${id}: ${verb}d.`);
     const remove = async () => {
@@ -79,10 +80,20 @@ export const agent = {
       el("div", { class: "buttons" }, found.paused ? button("Resume", order("resume"), { disabled: !may }) : button("Pause", order("pause"), { disabled: !may }),
         button("Delete", remove, { kind: "danger", disabled: !may })),
       el("h2", {}, "Attributes"), el("pre", { tabIndex: 0, "aria-label": "Attributes" }, JSON.stringify(found.state, null, 2)),
+      el("h2", {}, "Last reactions"), did instanceof ApiProblem ? el("p", { class: "soft" }, did.message) : reactionTable(did),
       el("h2", {}, "Timers"), leads ? timerTable(due, may, act, "Its timers, as they are due") : el("p", { class: "soft" }, "The master has them."),
     ];
   },
 };
+
+function reactionTable(rows) {
+  return table("What it did last, as the trace of this replica has it: some seconds late", [
+    { title: "At", cell: (row) => time(row.at) }, { title: "Type", cell: (row) => row.kind === "react" ? row.type : `${row.kind} ${row.type}` },
+    { title: "From", cell: (row) => row.sender }, { title: "Sent", number: true, cell: (row) => row.sends },
+    { title: "Took", number: true, cell: (row) => row.duration_s ? `${(row.duration_s * 1000).toFixed(2)} ms` : "–" },
+    { title: "Failed", cell: (row) => row.error ? badge(row.error, "bad") : "no" },
+  ], rows);
+}
 
 function timerTable(rows, may, act, caption) {
   return table(caption, [

@@ -261,3 +261,31 @@ def test_groups_of_clients(tmp_path: Path) -> None:
         assert standing[drained] == "drained"
         assert master.ask("POST", "/homes/9/drain")[0] == 404
         assert master.ask("POST", f"/homes/{drained}/forget")[0] == 409
+
+
+def test_what_an_agent_did_last_is_in_the_trace_of_every_replica(tmp_path: Path) -> None:
+    with running(tmp_path, cluster("HttpService", trace="true", trace_roll_s="0.2")) as servers:
+        master, others = clients(servers)
+        made = master.post(
+            "/agents", {"class": "examples.bank:Account", "name": "alice", "state": {}, "key": "k"}
+        )
+        for amount in (5, -100):
+            deposit = {"type": "examples.bank:Deposit", "fields": {"amount": amount}, "wait": amount > 0}
+            master.ask("POST", "/agents/alice/notifications", deposit)
+        path = "/agents/alice/reactions"
+        for each in (master, *others):
+            until(lambda each=each: len(each.ask("GET", path)[1].get("reactions", ())) == 3)
+            failed, well, creation = each.get(path)["reactions"]
+            assert (creation["kind"], well["kind"], well["sends"]) == ("create", "react", 1)
+            assert (well["error"], failed["sends"]) == ("", 0)
+            assert "the balance is 5" in failed["error"]
+            latest = each.get(f"/agents/{quoted(made['id'])}/reactions?limit=1")["reactions"]
+            assert latest == [failed]
+
+
+def test_without_a_trace_there_are_no_last_reactions(servers: Servers) -> None:
+    master, _ = clients(servers)
+    master.post("/agents", {"class": "examples.bank:Account", "name": "alice", "state": {}, "key": "k"})
+    code, refused = master.ask("GET", "/agents/alice/reactions")
+    assert code == 409
+    assert refused["detail"].startswith("This replica has written no trace yet")
