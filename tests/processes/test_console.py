@@ -196,11 +196,11 @@ def test_the_console_follows_a_failover(servers: Servers, browser: Browser) -> N
     browser.until_shows("down", "no answer")
 
 
-def test_the_api_survives_requests_that_are_made_up(servers: Servers) -> None:
+def make_up_requests(port: int) -> None:
+    """Have requests made up from the description of the API, and every answer held against it."""
     program = shutil.which("schemathesis")
     if program is None:
         pytest.skip("there is no command schemathesis here")
-    port = master_port(servers)
     token = ApiClient(port).login().token
     words = ["run", f"http://127.0.0.1:{port}/api/v1/openapi.json", "-H", f"Authorization: Bearer {token}"]
     # These end the replica or the login under test.
@@ -212,6 +212,15 @@ def test_the_api_survives_requests_that_are_made_up(servers: Servers) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+def test_the_api_survives_requests_that_are_made_up(servers: Servers) -> None:
+    make_up_requests(master_port(servers))
+
+
+def test_the_api_of_a_daemon_survives_requests_that_are_made_up(tmp_path: Path) -> None:
+    with running(tmp_path, daemons()) as servers:
+        make_up_requests(service_ports(servers, HTTP_SERVICE, "m0")[0])
 
 
 def test_a_mesh_has_its_daemons_topics_and_subscriptions(tmp_path: Path, browser: Browser) -> None:

@@ -58,7 +58,7 @@ ARROWS: dict[str, set[str]] = {
     # What administers a server over HTTP knows all that a server may have.
     "console": {
         *("agents", "groups.agents", "hachannel.transport", "messaging.agents", "messaging.client"),
-        *("server.admin", "server.config", "server.context", "server.http"),
+        *("server.admin", "server.config", "server.context", "server.http", "server.trace"),
         *("services.base", "services.failed_logins", "services.users", "text_files", "tls"),
     },
     "messaging": {
