@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..config import Server
+from ..config import Config, Server
 from ..network.addresses import decode_address, describe_replica, differences, encode_address
 from .replica_status import ReplicaStatus, as_agreed
 
 __all__ = [
     "cluster_conflict",
     "differences_from_file",
+    "disagreement",
     "is_down",
     "is_led",
     "is_whole_mesh",
     "masters",
     "may_get_a_master",
+    "outdated",
     "problems",
     "releases",
     "statuses_object",
@@ -87,6 +89,31 @@ def releases(replicas: list[ReplicaStatus]) -> str:
         return ""
     listed = ", ".join(f"{release} ({_listed(ids)})" for release, ids in sorted(found.items()))
     return f"its replicas run different releases: {listed}; restart the others with the new one"
+
+
+def outdated(config: Config, server: Server, replicas: list[ReplicaStatus]) -> str:
+    """Say that replicas run with other properties than the file has now, and what to do; "" if none does."""
+    old: list[int] = []
+    for each in replicas:
+        running = (each.status or {}).get("settings")
+        declared = any(each.endpoint.replica == known.id for known in server.replicas)
+        if running and declared and running != config.settings_digest(server.id, each.endpoint.replica):
+            old.append(each.endpoint.replica)
+    if not old:
+        return ""
+    who = f"replica {old[0]} runs" if len(old) == 1 else f"replicas {_listed(old)} run"
+    return f"{who} with other properties than the file has now; `quorate restart` applies it"
+
+
+def disagreement(config: Config, replicas: list[ReplicaStatus]) -> str:
+    """Say that running replicas and the file differ in what all must agree on; "" if nothing shows that."""
+    running = {str((each.status or {}).get("configuration") or config.digest) for each in replicas}
+    if running == {config.digest}:
+        return ""
+    return (
+        "the file differs from that of the running replicas in what all must agree on, so they would turn a "
+        "restarted one away; stop all and start all with it, or undo the change"
+    )
 
 
 def _listed(ids: list[int]) -> str:

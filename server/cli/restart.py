@@ -15,7 +15,7 @@ import click
 from ..admin import wire
 from ..admin.client import CALL_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError
-from ..admin.health import is_led, is_whole_mesh
+from ..admin.health import disagreement, is_led, is_whole_mesh
 from ..admin.replica_status import ReplicaStatus, gather
 from .common import (
     READY_ROLES,
@@ -61,6 +61,8 @@ class _Server:
                 f'durability="disk", or stop it and start it anew.'
             )
         found = self._whole("is not restarted")
+        if problem := disagreement(self.admin.config, found):
+            raise CommandError(f"{self.name} is not restarted: {problem}.")
         chosen = [each for each in found if only in (None, each.endpoint.replica)]
         for each in sorted(chosen, key=lambda each: each.role == "master"):
             self._restart_one(each.endpoint.replica)

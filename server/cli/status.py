@@ -19,6 +19,7 @@ from ..admin.health import (
     is_whole_mesh,
     masters,
     may_get_a_master,
+    outdated,
     problems,
     releases,
     statuses_object,
@@ -153,6 +154,8 @@ def command(
                 )
             if mixed := releases(replicas):
                 click.echo(f"quorate: {server_asked.name}: {mixed}", err=True)
+            if old := outdated(loaded, server_asked, replicas):
+                click.echo(f"quorate: {server_asked.name}: {old}", err=True)
             if conflict := cluster_conflict(replicas):
                 click.echo(f"quorate: {server_asked.name}: {conflict}", err=True)
     serves = all(is_led(replicas) or is_whole_mesh(replicas) for _, replicas in statuses)

@@ -34,24 +34,19 @@ def config_digest(
     domains: Sequence[str],
     causal: Collection[str],
     servers: Sequence[Server],
-    properties: Mapping[str, str],
     setting: Callable[..., str | None],
 ) -> str:
-    """Return a hash that is equal for files that differ in comments, spacing, or aliases of classes only.
+    """Return a hash that is equal for files that agree in all that processes must agree on.
 
-    `setting` is `Config.setting`. Left out are: secrets and passwords, because the digest is sent in clear;
-    insecure_network, which only permits a replica to listen without a secret; the files of users, rights and
-    tokens, and tls_*, which are places; nbClusterExpected, which an operator may override at a start;
-    agent_modules, which changes with the code of agents, while replicas are restarted one by one; the
-    arguments of services and <nat>, which concern one process; and the replicas of clusters, which are added
-    and removed while the cluster runs.
-    The properties that decide how agents react count, wherever they are set.
+    `setting` is `Config.setting`. The properties that decide how agents react count, wherever they are set;
+    the others concern one process each, which reads them when it starts (`settings_digest`). Left out are
+    also nbClusterExpected, which an operator may override at a start; the arguments of services and <nat>;
+    and the replicas of clusters, which are added and removed while the cluster runs.
     """
     facts = [
-        "a3servers 3",
+        "a3servers 4",
         sorted(domains),
         *([["causal", *sorted(causal)]] if causal else []),
-        _visible(properties),
         [_server_facts(server, setting) for server in sorted(servers, key=lambda server: server.id)],
     ]
     return blake2b(msgspec.json.encode(facts), digest_size=16).hexdigest()
@@ -62,7 +57,6 @@ def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[ob
         (server.id, server.name, server.clustered, server.transient),
         (server.mode, server.ack, server.durability, server.min_copies),
         *([server.context] if server.context == "local" else []),
-        _visible(server.properties),
         # The replicas of a server do not differ in these: `check_replicas_agree` sees to it.
         [setting(name, server=server.id, replica=server.replicas[0].id) for name in REPLICATED_PROPERTIES],
         sorted(server.domains),
@@ -73,14 +67,21 @@ def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[ob
             [
                 (replica.id, replica.host, replica.witness),
                 sorted((network.domain, network.host, network.port) for network in replica.networks),
-                _visible(replica.properties),
             ]
             for replica in server.replicas
         ],
     ]
 
 
-def _visible(properties: Mapping[str, str]) -> list[tuple[str, str]]:
-    hidden = {AGENT_MODULES_PROPERTY, SECRET_PROPERTY, INSECURE_NETWORK_PROPERTY, "nbClusterExpected"}
-    hidden |= {"mesh_password", *PLACE_PROPERTIES, TLS_MODE_PROPERTY}
-    return sorted((name, value) for name, value in properties.items() if name not in hidden)
+def settings_digest(*levels: Mapping[str, str]) -> str:
+    """Return a hash of the properties of one process, by which a command sees that its file has other ones.
+
+    levels: the properties of the file, of the server and of the replica; the later ones count more. Secrets
+    are left out, because the hash is sent in clear, and names of files, which differ between machines.
+    """
+    merged: dict[str, str] = {}
+    for each in levels:
+        merged.update(each)
+    for name in (SECRET_PROPERTY, "mesh_password", *PLACE_PROPERTIES):
+        merged.pop(name, None)
+    return blake2b(msgspec.json.encode(sorted(merged.items())), digest_size=16).hexdigest()

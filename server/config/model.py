@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 
-from .digest import AUTHORITY_PROPERTY, TLS_MODE_PROPERTY, config_digest
+from .digest import AUTHORITY_PROPERTY, TLS_MODE_PROPERTY, config_digest, settings_digest
 from .errors import NoRoute, Problem, UnknownName
 from .routing import first_hops, relayed_by
 from .servers import CONNECTION_MANAGER, Address, Replica, Server
@@ -167,7 +167,13 @@ class Config:
     @cached_property
     def digest(self) -> str:
         """A hash of what all processes of the configuration must agree on; see `config_digest`."""
-        return config_digest(self.domains, self.causal, self.servers, self.properties, self.setting)
+        return config_digest(self.domains, self.causal, self.servers, self.setting)
+
+    def settings_digest(self, server: str | int, replica: int) -> str:
+        """Return a hash of the properties of a replica. Raises UnknownName."""
+        found = self.server(server)
+        declared = self.replica(found.id, replica)
+        return settings_digest(self.properties, found.properties, declared.properties)
 
     @cached_property
     def _by_name(self) -> dict[str, Server]:

@@ -243,6 +243,8 @@ class DaemonReplica:
             "network_connections": self.listeners.connections,
             "garbage": metrics.counters.get("garbage", 0),
             "incarnation": context.incarnation,
+            "configuration": context.config.digest,
+            "settings": context.config.settings_digest(context.server.id, context.replica.id),
             "durability": "disk",
             "trace_problem": self.trace.problem,
             "pid": os.getpid(),

@@ -90,6 +90,8 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "saved": durability.saved if durability is not None else None,
         "syncs": durability.writes if durability is not None else None,
         "release": RELEASE,
+        "configuration": context.config.digest,
+        "settings": context.config.settings_digest(server.id, declared.id),
         "pid": os.getpid(),
         "uptime_s": round(time.monotonic() - context.started_at, 3),
         "host": network.host if network is not None else declared.host,

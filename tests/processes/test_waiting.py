@@ -18,7 +18,7 @@ def test_a_replica_with_other_settings_is_refused_and_says_so(make_site: MakeSit
     site.kill(1)
     other = site.place / "other.xml"
     other.write_text(
-        site.xml.read_text().replace("<config>", '<config><property name="lease_s" value="0.3"/>')
+        site.xml.read_text().replace("<config>", '<config><property name="max_turn" value="70000"/>')
     )
     words = [
         "-m",

@@ -305,6 +305,7 @@ def test_a_service_of_the_user_may_be_written_in_two_ways(
         ('name="s0"', 'name="s0" nbClusterExpected="2"'),
         ("<config>", '<!DOCTYPE config SYSTEM "a3config.dtd"><config><property name="secret" value="x"/>'),
         ("<config>", f"<config>{OPEN}"),
+        ("<config>", '<config><property name="max_connections" value="7"/>'),
         ('id="2"', 'id="5"'),
         ("16303", "16309"),
     ],
@@ -323,7 +324,7 @@ def test_the_digest_does_not_depend_on_how_a_file_is_written_nor_on_the_replicas
         ('name="s0"', 'name="s9"'),
         ('id="0" name', 'id="7" name'),
         ('name="s0"', 'name="s0" ack="MAJORITY"'),
-        ("<config>", '<config><property name="x" value="1"/>'),
+        ("<config>", '<config><property name="max_turn" value="70000"/>'),
         (
             "</config>",
             '<server id="8" hostname="localhost"><network domain="D1" port="1"/></server></config>',
@@ -334,6 +335,25 @@ def test_the_digest_depends_on_what_replicas_must_agree_on(change: tuple[str, st
     text = JORAM.read_text()
     assert change[0] in text
     assert good(text.replace(*change)).digest != load(JORAM).digest
+
+
+@pytest.mark.parametrize(
+    ("properties", "same"),
+    [
+        ('<property name="max_connections" value="7"/>', False),
+        ('<property name="lease_s" value="2"/>', False),
+        ('<property name="secret" value="s3cret"/>', True),
+        ('<property name="users_file" value="users"/>', True),
+    ],
+)
+def test_the_digest_of_settings_is_that_of_what_one_process_has(
+    properties: str, same: bool, good: Good
+) -> None:
+    text = JORAM.read_text()
+    before = load(JORAM).settings_digest("s0", 1)
+    assert (
+        good(text.replace("<config>", f"<config>{properties}")).settings_digest("s0", 1) == before
+    ) is same
 
 
 def test_a_client_url_puts_an_ipv6_address_in_brackets(good: Good) -> None:
