@@ -229,7 +229,8 @@ async def _reactions(call: Call) -> ReactionList:
     found = await call.host.in_thread(latest_reactions, directory, str(address), limit)
     if found is None:
         sentence = (
-            "This replica has written no trace yet, or none that can be read here: see the property trace."
+            "This replica has no trace that can be read: one is written, some seconds late, if the property "
+            "trace allows it and quorate[replay] is installed."
         )
         raise Problem(409, "refused", sentence)
     return ReactionList(

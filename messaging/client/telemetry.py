@@ -192,7 +192,9 @@ class _Turn:
             attributes | _of_delivery(message),
             _links(self._before) if _valid(came) else (),
         )
-        contexts.attach(trace.set_span_in_context(self.span, self._before))
+        # With what else the sender has in its context: its baggage.
+        here = propagate.extract(message.properties, self._before, _READ)
+        contexts.attach(trace.set_span_in_context(self.span, here))
 
     def end(self, error: BaseException | None = None) -> None:
         if trace.get_current_span() is self.span:
@@ -228,7 +230,10 @@ def _of_delivery(message: Message) -> dict[str, Any]:
 
 
 def _end(span: Span, error: BaseException | None) -> None:
-    if error is not None and span.is_recording():
+    if not span.is_recording():
+        # It has ended before, with what happened first.
+        return
+    if error is not None:
         kind = type(error)
         span.set_attribute("error.type", f"{kind.__module__}.{kind.__qualname__}")
         span.set_status(Status(StatusCode.ERROR, str(error)))

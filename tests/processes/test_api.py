@@ -288,4 +288,4 @@ def test_without_a_trace_there_are_no_last_reactions(servers: Servers) -> None:
     master.post("/agents", {"class": "examples.bank:Account", "name": "alice", "state": {}, "key": "k"})
     code, refused = master.ask("GET", "/agents/alice/reactions")
     assert code == 409
-    assert refused["detail"].startswith("This replica has written no trace yet")
+    assert refused["detail"].startswith("This replica has no trace that can be read")

@@ -17,7 +17,8 @@ pytest.importorskip(
     "opentelemetry.sdk", reason="OpenTelemetry is not installed: pip install quorate[telemetry]"
 )
 
-from opentelemetry import trace
+from opentelemetry import baggage, trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -110,6 +111,22 @@ def test_a_loop_goes_on_with_the_trace_of_each_message(traced: Traced) -> None:
     assert str(process.attributes["messaging.message.id"]).startswith("ID:")
     assert process.attributes["quorate.message.delivery_count"] == 1
     assert not trace.get_current_span().get_span_context().is_valid
+
+
+def test_the_baggage_of_the_sender_comes_along(traced: Traced) -> None:
+    client = traced.site.client()
+    seen: list[object] = []
+
+    async def main() -> None:
+        async with AsyncSession(client.connection) as session:
+            before = attach(baggage.set_baggage("tenant", "north"))
+            await session.send("orders", "one")
+            detach(before)
+            async for _ in session.consumer("orders", timeout_s=0.1):
+                seen.append(baggage.get_baggage("tenant"))
+
+    client.run(main())
+    assert seen == ["north"]
 
 
 def test_each_subscription_of_a_topic_takes_part(traced: Traced) -> None:
