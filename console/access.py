@@ -90,6 +90,14 @@ class Access:
             self._log(f"a login over HTTP from {origin} had a wrong user or password")
             raise Problem(401, "login-required", "The user or the password is wrong.")
         self._failed.succeeded(origin, user)
+        return self._begin(user)
+
+    def certified(self, user: str) -> tuple[str, Session]:
+        """Return the token of a login of an administrator whom a certificate names. Raises Problem."""
+        self._users.refresh()
+        return self._begin(user)
+
+    def _begin(self, user: str) -> tuple[str, Session]:
         if not self._users.administers(user):
             sentence = (
                 f"{user} is no administrator; the property administrators of the configuration names them."

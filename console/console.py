@@ -25,6 +25,7 @@ from ..server.context import ReplicaContext
 from ..server.http.figures import DestinationFigures
 from ..server.http.views import ViewRecord
 from ..services.users import ADMINISTRATORS_PROPERTY, USERS_FILE_PROPERTY, Users
+from ..tls.layer import proven_user
 from .access import Access, Identity
 from .api import agents, groups, mesh, messaging, replica, session
 from .calls import Calls
@@ -182,8 +183,12 @@ class Console:
         raw: bytes = request.uri.partition(b"?")[2]
         given = parse_qsl(raw.decode(errors="replace"), keep_blank_values=True)
         query = parsed(operation.query or _NoQuery, given)
+        calls, proven = (
+            Calls(self._target, audit, self._host.master_url),
+            proven_user(request.channel.transport),
+        )
         return Call(
-            *(self._host, Calls(self._target, audit, self._host.master_url), self._access, origin),
+            *(self._host, calls, self._access, origin, proven),
             *(identity, parts, query, _body(request, operation)),
         )
 

@@ -29,6 +29,8 @@ class Call:
     access: "Access"
     origin: str
     """The address that the request comes from."""
+    proven: str
+    """The user that the certificate of the client is for; "" without one."""
     identity: "Identity | None"
     """Who asks; None for an operation that is open to everybody."""
     parts: Mapping[str, str]

@@ -15,7 +15,10 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An administrator, and the password."""
 
     user: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    password: Annotated[str, msgspec.Meta(max_length=1024)]
+    password: Annotated[
+        str,
+        msgspec.Meta(max_length=1024, description="Left out by clients whose certificate names the user."),
+    ] = ""
 
 
 class LoggedIn(msgspec.Struct, frozen=True):
@@ -38,7 +41,10 @@ class Who(msgspec.Struct, frozen=True):
 
 async def _log_in(call: Call) -> LoggedIn:
     body: Login = call.body
-    token, session = await call.access.log_in(call.origin, body.user, body.password)
+    if not body.password and body.user == call.proven:
+        token, session = call.access.certified(body.user)
+    else:
+        token, session = await call.access.log_in(call.origin, body.user, body.password)
     return LoggedIn(token, session.user, session.expires)
 
 

@@ -1,6 +1,10 @@
 """Servers and clients that speak TLS, with real processes."""
 
 import asyncio
+import contextlib
+import http.client
+import json
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +17,8 @@ from quorate.__main__ import cli
 from quorate.client import AuthenticationError, BadUrl, ProtocolError, Unavailable
 from quorate.mesh import connect as connect_mesh
 from quorate.messaging import Session
+from quorate.server.config import load
+from quorate.server.config.servers import HTTP_SERVICE
 
 from .running import BOUND_S
 
@@ -113,6 +119,38 @@ def test_a_certificate_is_as_good_as_a_password_for_its_user_only(config: Path, 
             connect(servers.url("s1") + files, user="root", password="", timeout=BOUND_S)
         with pytest.raises(AuthenticationError):
             connect_mesh(servers.url("m0"), user="anna", timeout=BOUND_S)
+
+
+def test_the_http_port_takes_a_certificate_for_a_password(config: Path, tmp_path: Path) -> None:
+    for user in ("root", "anna"):
+        command("certs", config, "--client", user)
+    port = 9464
+    declared = f'port="16304"/><service class="HttpService" args="{port}"/>'
+    config.write_text(config.read_text().replace('port="16304"/>', declared))
+
+    def log_in(certificate: str, **body: str) -> tuple[int, dict[str, str]]:
+        context = ssl.create_default_context(cafile=str(tmp_path / "certs" / "ca.pem"))
+        if certificate:
+            files = [tmp_path / "certs" / f"client-{certificate}.{end}" for end in ("pem", "key")]
+            context.load_cert_chain(*files)
+        client = http.client.HTTPSConnection("localhost", port, timeout=BOUND_S, context=context)
+        with contextlib.closing(client):
+            client.request("POST", "/api/v1/session", json.dumps(body), {"Content-Type": "application/json"})
+            answer = client.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    with Servers(config, free_ports=True, data=tmp_path / "data", only=["s1"]) as servers:
+        service = load(servers.config.path).server("s1").replicas[0].service(HTTP_SERVICE)
+        assert service is not None
+        port = int(service.args)
+        code, session = log_in("root", user="root")
+        assert (code, session["user"]) == (200, "root")
+        assert log_in("root", **USER)[0] == 200
+        assert log_in("", **USER)[0] == 200
+        assert log_in("", user="root")[0] == 401
+        assert log_in("anna", user="root")[0] == 401, "it is for its user only"
+        code, refused = log_in("anna", user="anna")
+        assert (code, refused["detail"].partition(";")[0]) == (403, "anna is no administrator")
 
 
 def test_a_cluster_changes_to_tls_without_a_stop(config: Path, tmp_path: Path) -> None:
