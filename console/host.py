@@ -46,6 +46,11 @@ class Host:
         return self._context.server.id
 
     @property
+    def server_name(self) -> str:
+        """Name of the server."""
+        return self._context.server.name
+
+    @property
     def servers(self) -> Sequence[str]:
         """The names of all servers of the configuration."""
         return [each.name for each in self._context.config.servers]

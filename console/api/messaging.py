@@ -123,6 +123,8 @@ class _NewDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dead_queue: str = ""
     forward: str = ""
     """Where all messages go on to: ``orders@s1``."""
+    cluster: Annotated[list[str], msgspec.Meta(max_length=100)] = []
+    """All servers that have a member of it, this one among them; each makes its own."""
 
 
 class NewQueue(_NewDestination, frozen=True, forbid_unknown_fields=True):
@@ -219,6 +221,23 @@ def _address(call: Call, kind: Kind) -> str:
     return f"{kind.value}:{call.parts['name']}"
 
 
+def _check_server(call: Call, name: str) -> None:
+    if name not in call.host.servers:
+        listed = ", ".join(call.host.servers)
+        raise Problem(409, "refused", f"There is no server {name}; there are {listed}.")
+
+
+def _peers(call: Call, title: str, cluster: Sequence[str]) -> tuple[str, ...]:
+    """Return the other members of a clustered destination. Raises Problem."""
+    own = call.host.server_name
+    if cluster and (own not in cluster or len(cluster) < 2 or len({*cluster}) < len(cluster)):
+        sentence = f"The cluster needs all servers that have a member, each once, and {own} among them."
+        raise Problem(409, "refused", sentence)
+    for each in cluster:
+        _check_server(call, each)
+    return tuple(f"{title}@{each}" for each in cluster if each != own)
+
+
 async def _described(call: Call, address: str) -> DestinationInfo:
     return _info(await call.calls.request(address, Describe(), Described))
 
@@ -246,13 +265,13 @@ def _of(kind: Kind) -> Sequence[Operation]:
         title, body = call.parts["name"], call.body
         if flaw := name_flaw(kind, title):
             raise Problem(409, "refused", flaw)
-        settings = DestinationSettings(**{**msgspec.structs.asdict(body), "full": body.full.value})
+        given = {**msgspec.structs.asdict(body), "full": body.full.value}
+        peers = _peers(call, title, given.pop("cluster"))
+        settings = DestinationSettings(**given, peers=peers)
         if flaw := settings.flaw(kind):
             raise Problem(409, "refused", f"{flaw[:1].upper()}{flaw[1:]}.")
-        forward = settings.forward.rpartition("@")[2]
-        if forward and forward not in call.host.servers:
-            listed = ", ".join(call.host.servers)
-            raise Problem(409, "refused", f"There is no server {forward}; there are {listed}.")
+        if settings.forward:
+            _check_server(call, settings.forward.rpartition("@")[2])
         create = create_destination(kind, title, settings, secrets.token_hex(16))
         identity = (await call.calls.factory(create, Created)).id
         await call.calls.factory(create_manager(), Created)

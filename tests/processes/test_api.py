@@ -289,3 +289,35 @@ def test_without_a_trace_there_are_no_last_reactions(servers: Servers) -> None:
     code, refused = master.ask("GET", "/agents/alice/reactions")
     assert code == 409
     assert refused["detail"].startswith("This replica has no trace that can be read")
+
+
+def two_servers() -> str:
+    """Return a configuration: two servers of one replica each, connected, each with a port for HTTP."""
+    servers = "".join(
+        f'<server id="{number}" name="s{number}" hostname="localhost">'
+        f'<network domain="D1" port="{16301 + number}"/><service class="ConnectionManager" args="root root"/>'
+        f'<service class="TcpProxyService" args="{2560 + number}"/>'
+        f'<service class="HttpService" args="{9464 + number}"/></server>'
+        for number in range(2)
+    )
+    return (
+        '<config><property name="administrators" value="root"/><property name="trace" value="false"/>'
+        f'<domain name="D1"/>{servers}</config>'
+    )
+
+
+def test_a_clustered_queue_has_a_member_at_each_server(tmp_path: Path) -> None:
+    with running(tmp_path, two_servers()) as servers:
+        one, other = (
+            ApiClient(service_ports(servers, HTTP_SERVICE, name)[0]).login() for name in ("s0", "s1")
+        )
+        code, refused = one.ask("PUT", "/queues/orders", {"cluster": ["s1"]})
+        assert (code, "each once, and s0 among them" in refused["detail"]) == (409, True)
+        code, refused = one.ask("PUT", "/queues/orders", {"cluster": ["s0", "s7"]})
+        assert (code, refused["detail"]) == (409, "There is no server s7; there are s0, s1.")
+        for each in (one, other):
+            assert each.ask("PUT", "/queues/orders", {"cluster": ["s0", "s1"]})[0] == 200
+        with servers.connect("s0") as connection, Session(connection) as session:
+            session.send("orders", "a lamp", timeout=BOUND_S)
+        with servers.connect("s1") as connection, Session(connection) as session:
+            assert session.consumer("orders").receive(BOUND_S).body == "a lamp"
