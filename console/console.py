@@ -183,10 +183,8 @@ class Console:
         raw: bytes = request.uri.partition(b"?")[2]
         given = parse_qsl(raw.decode(errors="replace"), keep_blank_values=True)
         query = parsed(operation.query or _NoQuery, given)
-        calls, proven = (
-            Calls(self._target, audit, self._host.master_url),
-            proven_user(request.channel.transport),
-        )
+        calls = Calls(self._target, audit, self._host.master_url)
+        proven = proven_user(request.channel.transport)
         return Call(
             *(self._host, calls, self._access, origin, proven),
             *(identity, parts, query, _body(request, operation)),

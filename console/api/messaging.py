@@ -27,7 +27,7 @@ from ...messaging.agents.branches import (
     RollbackBranch,
     XidParts,
 )
-from ...messaging.agents.making import create_destination, create_manager, name_flaw
+from ...messaging.agents.making import create_destination, create_manager, name_flaw, peers_of
 from ...messaging.agents.manager import MANAGER
 from ...messaging.agents.protocol import Browse, Browsed
 from ...messaging.agents.settings import DestinationSettings, FullPolicy, Kind
@@ -229,13 +229,16 @@ def _check_server(call: Call, name: str) -> None:
 
 def _peers(call: Call, title: str, cluster: Sequence[str]) -> tuple[str, ...]:
     """Return the other members of a clustered destination. Raises Problem."""
+    if not cluster:
+        return ()
     own = call.host.server_name
-    if cluster and (own not in cluster or len(cluster) < 2 or len({*cluster}) < len(cluster)):
+    peers = peers_of(title, own, cluster)
+    if peers is None:
         sentence = f"The cluster needs all servers that have a member, each once, and {own} among them."
         raise Problem(409, "refused", sentence)
     for each in cluster:
         _check_server(call, each)
-    return tuple(f"{title}@{each}" for each in cluster if each != own)
+    return peers
 
 
 async def _described(call: Call, address: str) -> DestinationInfo:

@@ -67,7 +67,7 @@ export const agent = {
   },
   async show({ args: [id], may, leads, confirmed, act }) {
     const found = await get(["agents", id]);
-    const did = await get(["agents", id, "reactions"], { limit: 20 }).then((each) => each.reactions, (error) => error);
+    const did = await get(["agents", found.id, "reactions"], { limit: 20 }).then((each) => each.reactions, (error) => error);
     const due = leads ? (await get(["timers"], { agent: id })).timers : [];
     const order = (verb) => () => act(() => post(["agents", id, verb]), `Agent ${id}: ${verb}d.`);
     const remove = async () => {

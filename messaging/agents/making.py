@@ -1,5 +1,7 @@
 """The requests by which destinations and their manager are made on a server. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ...agents import Agent, Create
@@ -7,7 +9,7 @@ from .destination import Destination
 from .manager import MANAGER, MessagingManager
 from .settings import DestinationSettings, Kind
 
-__all__ = ["create_destination", "create_manager", "name_flaw"]
+__all__ = ["create_destination", "create_manager", "name_flaw", "peers_of"]
 
 
 def name_flaw(kind: Kind, title: str) -> str:
@@ -15,6 +17,16 @@ def name_flaw(kind: Kind, title: str) -> str:
     if title.isprintable() and "@" not in title and title.strip():
         return ""
     return f"{title!r} cannot be the name of a {kind.value}; give printable text without @."
+
+
+def peers_of(title: str, server: str, cluster: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the other members of a clustered destination, for the one at a server: ``("orders@s2",)``.
+
+    cluster: all servers that have a member, this one among them, each once and at least two; otherwise None.
+    """
+    if server not in cluster or len(cluster) < 2 or len({*cluster}) < len(cluster):
+        return None
+    return tuple(f"{title}@{each}" for each in cluster if each != server)
 
 
 def create_destination(kind: Kind, title: str, settings: DestinationSettings, key: str) -> Create:

@@ -240,6 +240,7 @@ class AsyncProducer:
         try:
             outgoing = await self._queue(body, asked, waiter, timeout)
         except Exception as error:
+            # Otherwise its timer would report, later and to nobody, that the message was not confirmed.
             if not waiter.done():
                 waiter.set_exception(error)
             await awaitable

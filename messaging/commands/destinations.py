@@ -31,7 +31,7 @@ from ..agents.administered import (
     Purge,
     Purged,
 )
-from ..agents.making import name_flaw
+from ..agents.making import name_flaw, peers_of
 from ..agents.protocol import Browse, Browsed
 from ..agents.settings import DestinationSettings, FullPolicy, Kind
 from ..agents.transactions import Moved
@@ -271,13 +271,14 @@ def _check_server(known: list[str], server: str) -> None:
 def _peers(config: Path, server: str, name: str, cluster: str) -> tuple[str, ...]:
     """Return the other members of a clustered destination. Raises WrongArgument."""
     servers, known = cluster.split(","), _servers(config)
-    if server not in servers or len(servers) < 2 or len({*servers}) < len(servers):
+    peers = peers_of(name, server, servers)
+    if peers is None:
         raise WrongArgument(
             f"--cluster is {cluster!r}; give all servers that have a member, as in s1,s2, with {server}."
         )
     for each in servers:
         _check_server(known, each)
-    return tuple(f"{name}@{each}" for each in servers if each != server)
+    return peers
 
 
 def _pausing(kind: Kind, verb: str, paused: bool, does: str) -> click.Command:

@@ -95,10 +95,9 @@ def outdated(config: Config, server: Server, replicas: list[ReplicaStatus]) -> s
     """Say that replicas run with other properties than the file has now, and what to do; "" if none does."""
     old: list[int] = []
     for each in replicas:
-        running = (each.status or {}).get("settings")
-        declared = any(each.endpoint.replica == known.id for known in server.replicas)
-        if running and declared and running != config.settings_digest(server.id, each.endpoint.replica):
-            old.append(each.endpoint.replica)
+        id, running = each.endpoint.replica, (each.status or {}).get("settings")
+        if running and id in server.replica_ids and running != config.settings_digest(server.id, id):
+            old.append(id)
     if not old:
         return ""
     who = f"replica {old[0]} runs" if len(old) == 1 else f"replicas {_listed(old)} run"

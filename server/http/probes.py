@@ -15,9 +15,7 @@ def readiness(status: Mapping[str, Any]) -> str:
     role = status["role"]
     if role in ("slave", "witness"):
         return ""
-    if role == "daemon":
-        return serves(status)
-    if role == "master":
+    if role in ("master", "daemon"):
         return serves(status)
     return str(status.get("diagnosis") or "") or f"the replica is {role}"
 
